@@ -368,7 +368,7 @@ func (b *builder) reportElement(s *jobSpec, key string, i int, rule string) {
 func (b *builder) environment(s *jobSpec) []string {
 	env := slices.DeleteFunc(slices.Clone(b.host.Environ), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
-		return name != "" && slices.Contains(b.file.Registry.SecretEnv(), name)
+		return name != "" && slices.Contains(b.file.secretEnv(), name)
 	})
 	if env == nil {
 		env = []string{} // nil would mean the whole environment
@@ -401,9 +401,10 @@ func (b *builder) envPlace(s *jobSpec, name string) (string, place) {
 	return path, b.places[path]
 }
 
-// SecretEnv returns the names of the variables that hold credentials.
-func (r Registry) SecretEnv() []string {
-	return slices.DeleteFunc([]string{r.UserEnv, r.PasswordEnv, "ROTA_USER", "ROTA_PASSWORD"}, func(name string) bool { return name == "" })
+// secretEnv returns the names of the variables that hold credentials.
+func (f *File) secretEnv() []string {
+	names := []string{f.Registry.UserEnv, f.Registry.PasswordEnv, f.History.UserEnv, f.History.PasswordEnv, "ROTA_USER", "ROTA_PASSWORD"}
+	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }
 
 // resolve returns a value that may be in a file or a variable. If the host does not have it, resolve

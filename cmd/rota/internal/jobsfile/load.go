@@ -25,7 +25,7 @@ type Host struct {
 	// LookupEnv returns a variable of the environment.
 	LookupEnv func(name string) (string, bool)
 	// Environ is the environment that programs inherit, apart from the variables that hold the
-	// credentials of the registry.
+	// credentials of the registry and the history.
 	Environ []string
 	// Programs determines whether the programs of commands must exist.
 	Programs bool
@@ -44,6 +44,7 @@ type File struct {
 	HasRevision      bool // in the file itself
 	Namespace, Group string
 	Registry         Registry
+	History          History
 	Jobs             []Job // in the order of the file
 }
 
@@ -81,7 +82,7 @@ func load(r *reader, content []byte, host Host) *File {
 	s, _ := fileShape().read(r, root)
 	applyDefaults(r, s.Jobs)
 	b := builder{reader: r, host: host, file: &File{
-		Revision: s.Revision, HasRevision: has(root, "revision"), Namespace: s.Namespace, Group: s.Group, Registry: s.Registry,
+		Revision: s.Revision, HasRevision: has(root, "revision"), Namespace: s.Namespace, Group: s.Group, Registry: s.Registry, History: s.History,
 	}}
 	for i := range s.Jobs {
 		b.addJob(&s.Jobs[i])

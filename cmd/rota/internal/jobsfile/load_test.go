@@ -17,6 +17,7 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/handler"
+	"github.com/rota-dev/rota/history"
 )
 
 var update = flag.Bool("update", false, "write the expected problems and documents")
@@ -116,6 +117,17 @@ func TestLoad_FillsEachFieldOfAJob(t *testing.T) {
 		URL: "etcd://e1:2379,e2:2379/prod", UserEnv: "ROTA_TEST_USER", PasswordFile: "/run/secrets/password",
 		TLS: TLSFiles{true, "/run/secrets/ca.pem", "/run/secrets/cert.pem", "/run/secrets/key.pem", "etcd.internal"},
 	}, f.Registry)
+	assert.Equal(t, History{
+		URL: "postgres://db1.internal,db2.internal:5433/history?sslmode=verify-full", UserEnv: "ROTA_TEST_DB_USER", PasswordEnv: "ROTA_TEST_DB_PASSWORD",
+		TLS: TLSFiles{Enabled: true, CAFile: "/run/secrets/ca.pem", ServerName: "db.internal"}, Keep: history.KeepFires, Retention: -1, RowsPerJob: -1,
+		Queue: 2000, TablesExist: true,
+	}, f.History)
+	whole := reflect.ValueOf(f.History)
+	for i := range whole.NumField() {
+		if name := whole.Type().Field(i).Name; !strings.HasSuffix(name, "File") { // excluded by the environment
+			assert.False(t, whole.Field(i).IsZero(), name)
+		}
+	}
 
 	settle := f.job(t, "settle")
 	assert.True(t, settle.OwnRevision)
@@ -182,10 +194,11 @@ func unparsed(h executor.Handler) *handler.Cmd {
 	return &handler.Cmd{Path: c.Path, Args: c.Args, Script: c.Script, Dir: c.Dir, Env: c.Env, KillAfter: c.KillAfter, OK: c.OK, Permanent: c.Permanent}
 }
 
-func TestLoad_KeepsCredentialsOfTheRegistryFromPrograms(t *testing.T) {
+func TestLoad_KeepsCredentialsFromPrograms(t *testing.T) {
 	host := testHost()
-	host.Environ = append(host.Environ, "STORE_USER=u", "STORE_PASSWORD=p", "OTHER=o")
+	host.Environ = append(host.Environ, "STORE_USER=u", "STORE_PASSWORD=p", "DB_USER=u", "DB_PASSWORD=p", "OTHER=o")
 	f, err := Load("f", []byte(`registry: {url: "etcd://a:1", user_env: STORE_USER, password_env: STORE_PASSWORD}
+history: {url: "mysql://a/b", user_env: DB_USER, password_env: DB_PASSWORD}
 jobs:
   a: {every: 1m, command: [/bin/true]}
 `), host)

@@ -30,6 +30,8 @@ func Reference() string {
 	addTable(&b, "Keys of `http.tls`", tlsFields())
 	addTable(&b, "Keys of `registry`", registryFields())
 	addTable(&b, "Keys of `registry.tls`", registryTLSFields())
+	addTable(&b, "Keys of `history`", historyFields())
+	addTable(&b, "Keys of `history.tls`", registryTLSFields())
 	return b.String()
 }
 

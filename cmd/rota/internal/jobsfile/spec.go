@@ -15,6 +15,7 @@ type fileSpec struct {
 	Namespace string
 	Group     string
 	Registry  Registry
+	History   History
 	Defaults  jobSpec
 	Jobs      []jobSpec // in the order of the file
 }

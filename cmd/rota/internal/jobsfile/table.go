@@ -50,6 +50,8 @@ func fileFields() []field[fileSpec] {
 			"The group of instances that share a leader. Flag `--group` and `ROTA_GROUP` go first."),
 		key("registry", registryShape(), func(f *fileSpec) *Registry { return &f.Registry }, "`memory`",
 			"The store: `memory` for a single process, `etcd://HOST:PORT,...` or `zk://HOST:PORT,...`; a map if it needs credentials or TLS. Flag `--registry` and `ROTA_REGISTRY` go first."),
+		key("history", historyShape(), func(f *fileSpec) *History { return &f.History }, "none",
+			"Where each process records the runs that have ended: `sqlite:FILE`, `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE`, or `jsonl:FILE` for lines of JSON; a map if it needs a password or other settings."),
 		key("defaults", defaultsShape(), func(f *fileSpec) *jobSpec { return &f.Defaults }, "none",
 			"Keys of jobs, for each job that does not have them and to which they apply. The variables of `env` are merged, other values are replaced as a whole."),
 		key("jobs", jobsShape(), func(f *fileSpec) *[]jobSpec { return &f.Jobs }, "",

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/historyurl"
 	"github.com/rota-dev/rota/cmd/rota/internal/jobsfile"
 	"github.com/rota-dev/rota/executor"
 )
@@ -40,8 +41,12 @@ func describe(path string, f *jobsfile.File, fires int, now time.Time) (string, 
 	if len(f.Jobs) == 1 {
 		what = "job"
 	}
-	title := fmt.Sprintf("%s is valid: %d %s, revision %d, namespace %s, group %s, registry %s, digest %s\n\n", path, len(f.Jobs), what,
-		f.Revision, cmp.Or(f.Namespace, "default"), cmp.Or(f.Group, "default"), cmp.Or(f.Registry.URL, "memory"), f.Digest())
+	stores := "registry " + cmp.Or(f.Registry.URL, "memory")
+	if f.History.URL != "" {
+		stores += ", history " + historyurl.Redact(f.History.URL)
+	}
+	title := fmt.Sprintf("%s is valid: %d %s, revision %d, namespace %s, group %s, %s, digest %s\n\n", path, len(f.Jobs), what,
+		f.Revision, cmp.Or(f.Namespace, "default"), cmp.Or(f.Group, "default"), stores, f.Digest())
 	return title + alignColumns(rows), nil
 }
 

@@ -79,6 +79,13 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return &exit.Error{Code: exit.Usage, Err: err}
 	}
+	if f.History.URL != "" {
+		stop, err := s.startHistory(f.History)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
 	if o.listen != "" {
 		stop, err := s.startHealth()
 		if err != nil {
@@ -228,6 +235,9 @@ func (s *server) readNext(now *jobsfile.File) (*jobsfile.File, change, error) {
 	}
 	if t != s.target {
 		return nil, change{}, errors.New("registry, credentials, namespace and group cannot change while the process runs: restart it")
+	}
+	if next.History != now.History {
+		return nil, change{}, errors.New("history cannot change while the process runs: restart it")
 	}
 	c, err := planReload(now, next, s.gone, s.target.url == "memory")
 	return next, c, err

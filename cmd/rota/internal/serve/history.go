@@ -1,0 +1,152 @@
+package serve
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/cmd/rota/internal/historyurl"
+	"github.com/rota-dev/rota/cmd/rota/internal/jobsfile"
+	"github.com/rota-dev/rota/history"
+)
+
+const (
+	// historyOpenTimeout bounds the attempt at the start to create the tables.
+	historyOpenTimeout = 15 * time.Second
+	// historyCloseTimeout bounds the time at the end in which waiting records are written.
+	historyCloseTimeout = 3 * time.Second
+)
+
+// checkedSink is a sink that can be checked at the start.
+type checkedSink interface {
+	history.Sink
+	check(ctx context.Context) error
+}
+
+// startHistory records the runs that end until stop is called, after the executor has ended. A database that
+// does not answer stops no job: the recorder writes later.
+func (s *server) startHistory(h jobsfile.History) (stop func(), err error) {
+	sink, closeSink, err := s.openSink(h)
+	if err != nil {
+		return nil, &exit.Error{Code: exit.Usage, Err: err}
+	}
+	recorder := history.New(sink, history.Options{
+		Namespace: s.target.namespace, Group: s.target.group, Instance: s.ex.Instance(), Keep: h.Keep, Queue: h.Queue, Logger: s.log,
+	})
+	s.ex.Observe(recorder.Observer())
+	opening, cancel := context.WithTimeout(context.Background(), historyOpenTimeout)
+	opened := make(chan struct{})
+	go func() {
+		defer close(opened)
+		switch err := sink.check(opening); {
+		case err == nil:
+			s.log.Info("recording history", "history", historyurl.Redact(h.URL))
+		case !errors.Is(opening.Err(), context.Canceled):
+			s.log.Warn("history not ready: jobs run, and records wait", "history", historyurl.Redact(h.URL), "error", err)
+		}
+	}()
+	return func() {
+		cancel()
+		<-opened
+		shutDownRecorder(recorder)
+		closeSink()
+	}, nil
+}
+
+// shutDownRecorder writes the records that wait. The recorder logs how many it could not write.
+func shutDownRecorder(r *history.Recorder) {
+	for _, timeout := range []time.Duration{historyCloseTimeout, time.Second} { // the second, for that log line
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		err := r.Shutdown(ctx)
+		cancel()
+		if err == nil {
+			return
+		}
+	}
+}
+
+// openSink returns the sink of the file. It makes no connection.
+func (o *options) openSink(h jobsfile.History) (sink checkedSink, closeSink func(), err error) {
+	if h.JSONLines() {
+		file := appendedFile(historyurl.File(h.URL))
+		return &linesSink{history.JSONLines(file), file}, func() {}, nil
+	}
+	connection, err := h.Connection(o.hostOfRun())
+	if err != nil {
+		return nil, nil, err
+	}
+	db, dialect, err := historyurl.Open(h.URL, connection)
+	if err != nil {
+		return nil, nil, err
+	}
+	db.SetMaxOpenConns(1) // for the one goroutine of the recorder: a fleet has many processes
+	store, err := history.SQL(db, dialect, history.SQLOptions{Retention: h.Retention, RowsPerJob: h.RowsPerJob})
+	if err != nil {
+		return nil, nil, err
+	}
+	return &tablesSink{SQLStore: store, db: db, dialect: dialect, migrated: h.TablesExist}, func() { _ = db.Close() }, nil
+}
+
+// tablesSink is a database. A write creates or updates the tables first, as long as that has failed.
+type tablesSink struct {
+	*history.SQLStore
+	db      *sql.DB
+	dialect history.Dialect
+
+	mu       sync.Mutex
+	migrated bool
+}
+
+func (t *tablesSink) check(ctx context.Context) error {
+	if err := t.migrate(ctx); err != nil {
+		return err
+	}
+	return t.db.PingContext(ctx)
+}
+
+func (t *tablesSink) migrate(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.migrated {
+		return nil
+	}
+	err := history.Migrate(ctx, t.db, t.dialect)
+	t.migrated = err == nil
+	return err
+}
+
+// Write implements history.Sink.
+func (t *tablesSink) Write(ctx context.Context, b history.Batch) error {
+	if err := t.migrate(ctx); err != nil {
+		return err
+	}
+	return t.SQLStore.Write(ctx, b)
+}
+
+// linesSink is a file with lines of JSON.
+type linesSink struct {
+	history.Sink
+	file appendedFile
+}
+
+func (l *linesSink) check(context.Context) error {
+	_, err := l.file.Write(nil)
+	return err
+}
+
+// appendedFile is a file that each write opens, so that another program may rename it at any time.
+type appendedFile string
+
+// Write implements io.Writer.
+func (a appendedFile) Write(p []byte) (int, error) {
+	f, err := os.OpenFile(string(a), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+	if err != nil {
+		return 0, err
+	}
+	n, err := f.Write(p)
+	return n, errors.Join(err, f.Close())
+}
