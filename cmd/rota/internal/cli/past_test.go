@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"context"
 	"database/sql"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/history"
 )
 
@@ -81,15 +84,60 @@ func TestPast(t *testing.T) {
 	assert.Contains(t, out, `"runs": []`)
 }
 
+// What rota run records, fires and runs show by the same file.
+func TestPast_ReadsTheHistoryOfAJobsFile(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "jobs.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(`namespace: billing
+group: night
+history: {url: "sqlite:`+dir+`/runs of the night.db", keep: all}
+jobs:
+  settle: {every: 1s, shards: 2, shell: '[ $ROTA_SHARD = 0 ] || { echo no paper >&2; exit 3; }'}
+`), 0o600))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan int, 1)
+	var log output
+	go func() {
+		ended <- run(ctx, settings.New(nil), []string{"run", file, "--allow-root", "--instance", "web-1"}, Streams{In: strings.NewReader(""), Out: &log, Err: &log})
+	}()
+	var out string
+	require.Eventually(t, func() bool {
+		_, out, _ = execute(t, "fires", "settle", "--file", file)
+		return strings.Count(out, " 1/2 ") > 1
+	}, time.Minute, 100*time.Millisecond, "%s\n%s", out, &log)
+	stop()
+	require.Zero(t, <-ended, &log)
+
+	code, out, errs := execute(t, "runs", "settle", "--file", file)
+	require.Equal(t, exit.OK, code, errs)
+	assert.Regexp(t, `(?m)^0 .+ web-1 .+ succeeded +-$`, out)
+	assert.Regexp(t, `(?m)^1 .+ web-1 .+ failed +exit status 3: no paper$`, out)
+	_, out, _ = execute(t, "runs", "settle", "--file", file, "--failed", "-o", "json")
+	assert.Contains(t, out, `no paper`)
+	for want, args := range map[string][]string{
+		"no fires\n": {"-n", "other"}, "no such table": {"--history", "sqlite:" + file + ".empty"},
+	} {
+		require.NoError(t, os.WriteFile(file+".empty", nil, 0o600))
+		_, out, errs := execute(t, append([]string{"fires", "settle", "--file", file}, args...)...)
+		assert.Contains(t, out+errs, want, "a flag goes before the file")
+	}
+}
+
 func TestPast_RefusesWhatIsWrong(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "empty")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	jobs := func(history string) string {
+		path := filepath.Join(t.TempDir(), "jobs.yaml")
+		require.NoError(t, os.WriteFile(path, []byte(history+"\njobs: {a: {every: 1m, command: [/no/such/program]}}\n"), 0o600))
+		return path
+	}
 	for _, c := range []struct {
 		args []string
 		code int
 		want string
 	}{
-		{[]string{"fires", "j", "-n", "a"}, exit.Usage, "no database is named: pass --history"},
+		{[]string{"fires", "j", "-n", "a"}, exit.Usage, "no database is named: pass --history or --file"},
 		{[]string{"fires", "j", "--history", "sqlite:" + file}, exit.Usage, "no namespace is named"},
 		{[]string{"fires", "j", "-n", "a", "--history", "oracle://kim:secret@a"}, exit.Usage, "history oracle://kim:xxxxx@a: the URL must begin with postgres://"},
 		{[]string{"fires", "j", "-n", "a", "--history", "sqlite:" + file + "2"}, exit.Usage, "no such file"},
@@ -98,6 +146,11 @@ func TestPast_RefusesWhatIsWrong(t *testing.T) {
 		{[]string{"fires", "j", "-n", "a", "--history", "postgres://kim:secret@host:x/db"}, exit.Usage, "history postgres:..."},
 		{[]string{"fires", "j", "-n", "a", "--history", "postgres://kim:secret@127.0.0.1:1/db?sslmode=disable"}, exit.Failed, "history postgres://kim:xxxxx@127.0.0.1:1/db: "},
 		{[]string{"fires", "j", "-n", "a", "--history", "mysql://kim:secret@127.0.0.1:1/db?timeout=1s"}, exit.Failed, "history mysql://kim:xxxxx@127.0.0.1:1/db: "},
+		{[]string{"fires", "j", "--file", file + "2"}, exit.Usage, "no such file"},
+		{[]string{"fires", "j", "--file", file}, exit.Usage, "the file is empty"},
+		{[]string{"fires", "j", "--file", jobs("")}, exit.Usage, "has no key history"},
+		{[]string{"runs", "j", "--file", jobs("history: jsonl:runs")}, exit.Usage, "is jsonl:runs, which this command does not read"},
+		{[]string{"runs", "j", "--file", jobs("history: {url: 'mysql://a/b', password_env: P}")}, exit.Usage, "credentials of the history: the environment variable P is not set"},
 		{[]string{"fires", "j", "--since", "soon"}, exit.Usage, `--since "soon" is not a duration`},
 		{[]string{"fires", "j", "--since", "-1h"}, exit.Usage, `--since "-1h" is not a duration`},
 		{[]string{"runs", "j", "--fire", "noon"}, exit.Usage, `--fire "noon" is not RFC 3339`},

@@ -2,9 +2,11 @@
 package past
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +17,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/complete"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/historyurl"
+	"github.com/rota-dev/rota/cmd/rota/internal/jobsfile"
 	"github.com/rota-dev/rota/cmd/rota/internal/screen"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
@@ -24,27 +27,95 @@ import (
 
 // Commands returns the commands.
 func Commands(s *settings.Settings) []*cobra.Command {
-	c := &commands{s}
+	c := &commands{s: s}
 	return []*cobra.Command{c.fires(), c.runs()}
 }
 
-type commands struct{ s *settings.Settings }
+type commands struct {
+	s    *settings.Settings
+	file string // a jobs file; empty if none is named
+}
+
+// addFileFlag adds the flag that names a jobs file.
+func (c *commands) addFileFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.file, "file", "", "jobs file of rota run, for its history, namespace and group")
+}
+
+// source is where the history of a group is.
+type source struct {
+	url, namespace, group string
+	connection            historyurl.Options
+}
+
+// findSource returns the source. Flags go before variables of the environment, these before the jobs file, and the file
+// before the context.
+func (c *commands) findSource(cmd *cobra.Command) (source, error) {
+	if err := c.s.Resolve(); err != nil {
+		return source{}, err
+	}
+	src := source{url: c.s.History, namespace: c.s.Namespace, group: c.s.Group}
+	if c.file != "" {
+		if err := c.readFile(cmd, &src); err != nil {
+			return source{}, &exit.Error{Code: exit.Usage, Err: err}
+		}
+	}
+	switch {
+	case src.url == "":
+		return source{}, exit.Usagef("no database is named: pass --history or --file, set ROTA_HISTORY, or set it in a context")
+	case src.namespace == "":
+		return source{}, exit.Usagef("no namespace is named: pass -n, set ROTA_NAMESPACE, or set it in a context")
+	}
+	src.connection.ReadOnly = true
+	return src, nil
+}
+
+// readFile replaces the history, the namespace and the group by those of the jobs file, unless the command line or
+// the environment names them.
+func (c *commands) readFile(cmd *cobra.Command, src *source) error {
+	content, err := os.ReadFile(c.file)
+	if err != nil {
+		return err
+	}
+	f, err := jobsfile.Load(c.file, content, jobsfile.Host{Schemes: c.s.Schemes})
+	if err != nil {
+		return err
+	}
+	isNamed := func(flag string) bool {
+		return cmd.Flags().Changed(flag) || c.s.Getenv("ROTA_"+strings.ToUpper(flag)) != ""
+	}
+	if !isNamed("namespace") {
+		src.namespace = cmp.Or(f.Namespace, "default")
+	}
+	if !isNamed("group") {
+		src.group = cmp.Or(f.Group, "default")
+	}
+	if isNamed("history") {
+		return nil
+	}
+	switch {
+	case f.History.URL == "":
+		return fmt.Errorf("%s has no key history", c.file)
+	case f.History.JSONLines():
+		return fmt.Errorf("the history of %s is %s, which this command does not read: its lines are JSON", c.file, f.History.URL)
+	}
+	src.url = f.History.URL
+	src.connection, err = f.History.Connection(jobsfile.Host{ReadFile: os.ReadFile, LookupEnv: func(name string) (string, bool) {
+		text := c.s.Getenv(name)
+		return text, text != ""
+	}})
+	return err
+}
 
 // flags names the global flags of these commands. They need no registry, but for completion.
 var flags = append([]string{"output", "time", "history"}, settings.Connection...)
 
 // show prints what read reads of the history of the group.
 func (c *commands) show(cmd *cobra.Command, read func(context.Context, history.Reader) (screen.View, error)) error {
-	if err := c.s.Resolve(); err != nil {
+	src, err := c.findSource(cmd)
+	if err != nil {
 		return err
 	}
-	switch {
-	case c.s.History == "":
-		return exit.Usagef("no database is named: pass --history, set ROTA_HISTORY, or set it in a context")
-	case c.s.Namespace == "":
-		return exit.Usagef("no namespace is named: pass -n, set ROTA_NAMESPACE, or set it in a context")
-	}
-	db, dialect, err := historyurl.Open(c.s.History, historyurl.Options{ReadOnly: true})
+	db, dialect, err := historyurl.Open(src.url, src.connection)
 	if err != nil {
 		return &exit.Error{Code: exit.Usage, Err: err}
 	}
@@ -55,9 +126,9 @@ func (c *commands) show(cmd *cobra.Command, read func(context.Context, history.R
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), c.s.Timeout)
 	defer cancel()
-	v, err := read(ctx, store.Reader(c.s.Namespace, c.s.Group))
+	v, err := read(ctx, store.Reader(src.namespace, src.group))
 	if err != nil {
-		return fmt.Errorf("history %s: %w", historyurl.Redact(c.s.History), err)
+		return fmt.Errorf("history %s: %w", historyurl.Redact(src.url), err)
 	}
 	return screen.Print(cmd.OutOrStdout(), v, c.s.Output, screen.TimesOf(c.s))
 }
@@ -86,6 +157,7 @@ func (c *commands) fires() *cobra.Command {
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),
 	}
+	c.addFileFlag(cmd)
 	cmd.Flags().StringVar(&since, "since", "1d", "how far back, such as 90m or 7d")
 	cmd.Flags().BoolVar(&failed, "failed", false, "only fires with a run that did not succeed")
 	cmd.Flags().IntVar(&limit, "limit", 100, "the most fires to read")
@@ -122,6 +194,7 @@ slowest of each fire.`,
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),
 	}
+	c.addFileFlag(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.fire, "fire", "", "the instant of a fire, as RFC 3339")
 	f.Uint64Var(&o.trigger, "trigger", 0, "with --fire: the number of the trigger")
