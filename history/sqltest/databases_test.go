@@ -19,26 +19,26 @@ import (
 
 	"github.com/rota-dev/rota/conformance/tcpproxy"
 	"github.com/rota-dev/rota/history"
+	"github.com/rota-dev/rota/internal/test/testserver/dbserver"
 )
 
 // database is a new, empty database.
 type database struct {
 	dialect history.Dialect
-	server  *server // nil for SQLite
-	name    string  // of the database, or the file
+	server  *dbserver.Server // nil for SQLite
+	name    string           // of the database, or the file
 }
 
 // newDatabase returns a new database on the server of that name.
-func newDatabase(t *testing.T, server string, dialect history.Dialect) *database {
+func newDatabase(t *testing.T, name string, dialect history.Dialect) *database {
 	if dialect == history.SQLite {
 		return &database{dialect: dialect, name: filepath.Join(t.TempDir(), "history.db")}
 	}
-	name := lower(t.Name())
-	d := &database{dialect: dialect, server: servers[server].started(t), name: name[:min(len(name), 60)]}
-	root, err := d.server.open(d.server.port.Addr(), d.server.root)
+	server, err := servers[name]()
 	require.NoError(t, err)
-	defer root.Close()
-	d.exec(t, root, "CREATE DATABASE "+d.name)
+	text := lower(t.Name())
+	d := &database{dialect: dialect, server: server, name: text[:min(len(text), 60)]}
+	require.NoError(t, server.CreateDatabase(d.name))
 	return d
 }
 
@@ -52,7 +52,7 @@ func forEachDatabase(t *testing.T, test func(t *testing.T, d *database)) {
 // open returns a handle, as another process would have it.
 func (d *database) open(t testing.TB) *sql.DB {
 	if d.server != nil {
-		return d.openAt(t, d.server.port.Addr())
+		return d.openAt(t, d.server.Addr())
 	}
 	return d.openAt(t, "")
 }
@@ -61,7 +61,7 @@ func (d *database) openAt(t testing.TB, addr string) *sql.DB {
 	var db *sql.DB
 	var err error
 	if d.server != nil {
-		db, err = d.server.open(addr, d.name)
+		db, err = d.server.Open(addr, d.name)
 	} else {
 		db, err = sql.Open("sqlite", "file:"+d.name+"?_pragma=busy_timeout(1000)&_pragma=journal_mode(wal)")
 	}
@@ -86,8 +86,8 @@ func (d *database) store(t testing.TB, db *sql.DB, o history.SQLOptions) *histor
 // stop makes the database unavailable until resume: it kills the server, or locks the file.
 func (d *database) stop(t testing.TB) (resume func()) {
 	if d.server != nil {
-		d.server.stop()
-		return func() { assert.NoError(t, d.server.resume()) }
+		d.server.Stop()
+		return func() { assert.NoError(t, d.server.Resume()) }
 	}
 	db := d.open(t)
 	conn, err := db.Conn(context.Background())
@@ -104,7 +104,7 @@ func (d *database) stop(t testing.TB) (resume func()) {
 // cutAfterCommits returns a handle of which connections are cut after the server has received a commit, before its
 // reply arrives, n times.
 func (d *database) cutAfterCommits(t *testing.T, n int64) (db *sql.DB, cuts func() int64) {
-	proxy, err := tcpproxy.Listen(d.server.port.Addr())
+	proxy, err := tcpproxy.Listen(d.server.Addr())
 	require.NoError(t, err)
 	t.Cleanup(proxy.Close)
 	var done atomic.Int64

@@ -43,9 +43,9 @@ func migrateAsProcess(setting string) error {
 func (d *database) setting() string {
 	switch d.dialect {
 	case history.Postgres:
-		return fmt.Sprintf("%d pgx postgres://rota@%s/%s?sslmode=disable", d.dialect, d.server.port.Addr(), d.name)
+		return fmt.Sprintf("%d pgx postgres://rota@%s/%s?sslmode=disable", d.dialect, d.server.Addr(), d.name)
 	case history.MySQL:
-		return fmt.Sprintf("%d mysql root@tcp(%s)/%s", d.dialect, d.server.port.Addr(), d.name)
+		return fmt.Sprintf("%d mysql root@tcp(%s)/%s", d.dialect, d.server.Addr(), d.name)
 	}
 	return fmt.Sprintf("%d sqlite file:%s", d.dialect, d.name) // without a busy timeout
 }

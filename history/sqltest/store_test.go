@@ -118,9 +118,9 @@ func TestStore_AnswersAsARing(t *testing.T) {
 			var err error
 			switch d.dialect {
 			case history.Postgres: // as behind a proxy that pools transactions
-				db, err = sql.Open("pgx", fmt.Sprintf("postgres://rota@%s/%s?sslmode=disable&timezone=Asia/Tokyo&default_query_exec_mode=simple_protocol", d.server.port.Addr(), d.name))
+				db, err = sql.Open("pgx", fmt.Sprintf("postgres://rota@%s/%s?sslmode=disable&timezone=Asia/Tokyo&default_query_exec_mode=simple_protocol", d.server.Addr(), d.name))
 			case history.MySQL:
-				db, err = sql.Open("mysql", fmt.Sprintf("root@tcp(%s)/%s?parseTime=true&loc=Asia%%2FTokyo&interpolateParams=true&time_zone=%%27%%2B05:00%%27", d.server.port.Addr(), d.name))
+				db, err = sql.Open("mysql", fmt.Sprintf("root@tcp(%s)/%s?parseTime=true&loc=Asia%%2FTokyo&interpolateParams=true&time_zone=%%27%%2B05:00%%27", d.server.Addr(), d.name))
 			default:
 				db, err = sql.Open("sqlite", "file:"+d.name+"?_time_format=sqlite&_timezone=Asia/Tokyo")
 			}

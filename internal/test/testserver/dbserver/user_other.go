@@ -1,6 +1,6 @@
 //go:build !linux
 
-package sqltest
+package dbserver
 
 import "syscall"
 
