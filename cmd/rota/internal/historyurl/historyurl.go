@@ -129,6 +129,7 @@ func mysqlConfig(text string, o Options) (*mysql.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("history %s: %w", Redact(text), err)
 	}
+	c.Logger = &mysql.NopLogger{} // calls return the errors; the logger of the driver writes to stderr
 	c.User = u.User.Username()
 	c.Passwd, _ = u.User.Password()
 	if o.User != "" {

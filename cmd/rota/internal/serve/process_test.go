@@ -17,6 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/conformance/child"
+	"github.com/rota-dev/rota/history"
+	"github.com/rota-dev/rota/internal/test/testserver/dbserver"
 )
 
 const (
@@ -150,6 +152,43 @@ func TestProcess_EndsAtOnceAtTheSecondSignal(t *testing.T) {
 	_, err := fmt.Sscan(pid, &n)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return syscall.Kill(n, 0) != nil || isZombie(n) }, patience, tick, "the program ends with the process")
+}
+
+// A database is down when the process starts, and answers later.
+func TestProcess_RecordsHistoryOnDatabases(t *testing.T) {
+	for name, c := range map[string]struct {
+		start func() (*dbserver.Server, error)
+		url   string
+	}{
+		"PostgreSQL": {dbserver.StartPostgres, "postgres://%s/runs?sslmode=disable"},
+		"MariaDB":    {dbserver.StartMariaDB, "mysql://%s/runs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, err := c.start()
+			require.NoError(t, err)
+			t.Cleanup(server.Remove)
+			require.NoError(t, server.CreateDatabase("runs"))
+			server.Stop()
+			url := fmt.Sprintf(c.url, server.Addr())
+			t.Setenv("HISTORY_USER", map[string]string{"PostgreSQL": "rota", "MariaDB": "root"}[name])
+			p := startRun(t, writeFile(t, "history: {url: "+url+", user_env: HISTORY_USER, keep: all}\n"+
+				"namespace: billing\njobs:\n  sad: {every: 1s, shell: 'echo \"out of paper${HISTORY_USER-}\"; exit 3'}\n"), "--instance", "web-1")
+			p.awaitText(t, "history not ready: jobs run, and records wait")
+			require.Eventually(t, func() bool { return len(p.lines(t, "sad")) > 2 }, patience, tick, "the jobs run")
+			require.NoError(t, server.Resume())
+			p.awaitText(t, "history is written again")
+			p.send(t, syscall.SIGTERM)
+			assert.Equal(t, 0, p.exitCode(t))
+
+			url = strings.Replace(url, "://", "://"+os.Getenv("HISTORY_USER")+"@", 1)
+			require.NoError(t, readHistory(t, url, func(r history.Reader) error {
+				runs, err := r.Failures(t.Context(), history.RunsQuery{Job: "sad"})
+				require.Len(t, runs, len(p.lines(t, "sad")))
+				require.Equal(t, "out of paper\n", runs[0].Output)
+				return err
+			}))
+		})
+	}
 }
 
 // isZombie reports whether a process has ended and waits for a parent that reaps it.
