@@ -56,6 +56,9 @@ type JobSummary struct {
 	// Failing are the shards whose latest attempt failed, in ascending order, as far as the
 	// latest failures on record name them.
 	Failing []int
+	// LocalDiffers names the live instances whose part of the job that is not stored (executor.Job.Local)
+	// is not that of most instances, or all that have one if no one is the most frequent.
+	LocalDiffers []string
 	// LastFailure is the latest failure on record; its At is zero if there is none.
 	LastFailure Failure
 
@@ -193,6 +196,9 @@ func (st *Status) Summary() JobSummary {
 	for _, m := range st.Members {
 		if !m.Alive {
 			s.addExpired(m.Instance, len(m.Shards))
+		}
+		if m.LocalDiffers {
+			s.LocalDiffers = append(s.LocalDiffers, m.Instance)
 		}
 	}
 	for _, r := range st.Reruns {

@@ -32,6 +32,9 @@ type groupRecords struct {
 	group     registry.Entry // the control record of the group; zero if there is none
 	leader    registry.Entry
 	seat      registry.Entry
+
+	localsOf     map[string]registry.Rev // the member records that localDiffers is of
+	localDiffers map[string][]string     // by job
 }
 
 // jobEntry holds the stored records of a job, and their decoded form.
@@ -331,6 +334,11 @@ func (g *groupRecords) status(now time.Time) GroupStatus {
 			}
 		}
 	}
+	if differing := g.compareLocals(); len(differing) > 0 {
+		for i := range st.Jobs {
+			st.Jobs[i].LocalDiffers = differing[st.Jobs[i].Job]
+		}
+	}
 	byName := func(a, b JobSummary) int { return strings.Compare(a.Job, b.Job) }
 	if !slices.IsSortedFunc(st.Jobs, byName) { // segments escape some characters
 		slices.SortFunc(st.Jobs, byName)
@@ -366,6 +374,21 @@ func (g *groupRecords) status(now time.Time) GroupStatus {
 	slices.SortFunc(st.Instances, func(a, b InstanceStatus) int { return strings.Compare(a.Incarnation, b.Incarnation) })
 	slices.Sort(st.Unreadable)
 	return st
+}
+
+// compareLocals returns, by job, the live instances whose local part is not that of most.
+func (g *groupRecords) compareLocals() map[string][]string {
+	var live []*record.Member
+	of := map[string]registry.Rev{}
+	for inc, e := range g.members {
+		if _, alive := g.instances[e.m.Session]; e.err == nil && alive && !e.m.Draining && len(e.m.Locals) > 0 {
+			live, of[inc] = append(live, &e.m), e.entry.Modified
+		}
+	}
+	if !maps.Equal(of, g.localsOf) {
+		g.localsOf, g.localDiffers = of, record.CompareLocals(live)
+	}
+	return g.localDiffers
 }
 
 // findExpiredOwners returns the incarnations that own shards and whose sessions do not exist.

@@ -148,9 +148,12 @@ type MemberStatus struct {
 	// member's last record.
 	Revision int
 	Differs  bool
-	Shards   []int  // the shards that it owns
-	Blocked  []int  // shards that it may not own until a function of its earlier session returns
-	Running  []Runs // claimed runs that are not recorded as ended
+	// LocalDiffers reports whether its part of the job that is not stored is not that of most, as
+	// in JobSummary.
+	LocalDiffers bool
+	Shards       []int  // the shards that it owns
+	Blocked      []int  // shards that it may not own until a function of its earlier session returns
+	Running      []Runs // claimed runs that are not recorded as ended
 	// Waiting lists those of Running that have waited for a worker for longer than 10 s. It is
 	// published at most every 10 s. The zero value means that there are none.
 	Waiting Waiting
@@ -314,6 +317,7 @@ func (o *Operator) readMembers(ctx context.Context, st *Status) (map[string]*Mem
 		return nil, err
 	}
 	out := make(map[string]*MemberStatus, len(all.Entries))
+	var compared []*record.Member
 	for _, e := range all.Entries {
 		m, err := record.Decode[record.Member](e.Value)
 		if err != nil {
@@ -327,6 +331,13 @@ func (o *Operator) readMembers(ctx context.Context, st *Status) (map[string]*Mem
 			Differs: has && (revision != st.Revision || slices.Contains(m.Differs, st.Job)), Blocked: shardList(m.Blocked[st.Job]),
 			Waiting: waitingOf(m.Waiting[st.Job]),
 		}
+		if alive[m.Session] && !m.Draining {
+			compared = append(compared, &m)
+		}
+	}
+	differing := record.CompareLocal(compared, st.Job)
+	for _, m := range out {
+		m.LocalDiffers = m.Alive && !m.Draining && slices.Contains(differing, m.Instance)
 	}
 	return out, nil
 }

@@ -222,13 +222,16 @@ func (e *Executor) Register(jobs ...Job) error {
 	if err != nil {
 		return err
 	}
-	defs := make(map[string]json.RawMessage, len(jobs))
+	defs, locals := make(map[string]json.RawMessage, len(jobs)), map[string]string{}
 	for _, j := range jobs {
 		def, err := definitionOf(j).MarshalJSON()
 		if err != nil {
 			return fmt.Errorf("%w %q: %w", ErrInvalidJob, j.Name, err)
 		}
 		defs[j.Name] = def
+		if j.Local != "" {
+			locals[j.Name] = j.Local
+		}
 	}
 	e.mu.Lock()
 	if err := e.checkCirclesLocked(jobs); err != nil {
@@ -247,7 +250,7 @@ func (e *Executor) Register(jobs ...Job) error {
 	for _, r := range again {
 		e.log.Warn("job registered again; the newer definition replaces the earlier one", "job", r.job, "differences", r.differences)
 	}
-	e.member.Offer(defs)
+	e.member.OfferLocal(defs, locals)
 	return nil
 }
 

@@ -85,6 +85,11 @@ type Job struct {
 	// MaxRunning is not stored with the definition: each process has its own, and a change
 	// needs no higher Revision. It applies to runs that begin after Register.
 	MaxRunning int
+	// Local identifies the part of the job that is not stored, such as a digest of the command that
+	// the Handler runs, in up to 16 bytes. It changes nothing: Operator.Group, Operator.Status and
+	// Operator.Diagnose name the instances whose Local is not that of most. Empty means that the
+	// instance is not compared.
+	Local string
 }
 
 // Handler runs one shard for one fire. Handle must return soon after ctx ends; context.Cause
@@ -216,6 +221,7 @@ const (
 	maxDescriptionBytes = 1000
 	maxParamBytes       = 8192
 	maxShardParamBytes  = 1000
+	maxLocalBytes       = 16 // ten thousand jobs of a process share a member record
 )
 
 // defaultMaxRunning returns the default of Job.MaxRunning.
@@ -255,6 +261,9 @@ func (j Job) problems(knows func(strategy string) bool) []problem {
 	}
 	if err := checkNotNegative(j.MaxRunning); err != nil {
 		all = append(all, problem{"MaxRunning", err})
+	}
+	if err := checkText(j.Local, maxLocalBytes); err != nil {
+		all = append(all, problem{"Local", err})
 	}
 	if !knows(d.Strategy) {
 		all = append(all, problem{"Strategy", fmt.Errorf("%.100q is neither built in nor in Options.Strategies", d.Strategy)})

@@ -27,7 +27,7 @@ func TestCheckJobs_AcceptsWhatIsInBounds(t *testing.T) {
 		{
 			Name: "all fields", Handler: HandlerFunc(noop), Description: strings.Repeat("d", 1000), Schedule: Cron("@daily").In("Asia/Tokyo"),
 			Shards: 10_000, ShardParams: params, Param: strings.Repeat("\x00", 8192), Revision: 1 << 40, Strategy: "sticky", Timeout: time.Nanosecond,
-			OnCrash: CountAsFailed, OnMisfire: RunAll(1), StartPaused: true, MaxAttempts: 100, Tracking: TrackClaims, MaxRunning: 1 << 40,
+			OnCrash: CountAsFailed, OnMisfire: RunAll(1), StartPaused: true, MaxAttempts: 100, Tracking: TrackClaims, MaxRunning: 1 << 40, Local: strings.Repeat("x", 16),
 			RunOn: map[string]string{strings.Repeat("k", 100): strings.Repeat("v", 200), "zone": ""},
 		},
 	}, onlySticky))
@@ -71,6 +71,7 @@ func TestCheckJobs_Refuses(t *testing.T) {
 		"a line break in a label":       {func(j *Job) { j.RunOn = map[string]string{"a\nb": ""} }, `RunOn: the key "a\nb" has a control character`},
 		"too many labels":               {func(j *Job) { j.RunOn = manyLabels(17) }, "RunOn: 17 labels, at most 16"},
 		"an unknown tracking":           {func(j *Job) { j.Tracking = -1 }, "Tracking: unknown tracking -1"},
+		"a long local part":             {func(j *Job) { j.Local = strings.Repeat("x", 17) }, "Local: has 17 bytes, at most 16"},
 		"a negative bound of runs":      {func(j *Job) { j.MaxRunning = -1 }, "MaxRunning: -1 is negative"},
 		"negative attempts":             {func(j *Job) { j.MaxAttempts = -1 }, "MaxAttempts: -1 is negative"},
 	} {

@@ -75,6 +75,10 @@ type Member struct {
 	// member's own one and different content when this record was written.
 	Differs []string `json:"differs,omitempty"`
 
+	// Locals identify the parts of Jobs and then of Unsupported that only this process has, such as
+	// commands. Empty ones at the end are left out. See SetLocals.
+	Locals []string `json:"locals,omitempty"`
+
 	// RestartGrace is how long its shards wait for the return of an instance of its name.
 	RestartGrace Duration `json:"restart_grace,omitzero"`
 
@@ -135,6 +139,91 @@ func (m *Member) Revision(job string) (revision int, has bool) {
 	default:
 		return m.Revisions[min(i, n-1)], true
 	}
+}
+
+// SetLocals sets Locals from a map by job.
+func (m *Member) SetLocals(of map[string]string) {
+	m.Locals = nil
+	if len(of) == 0 {
+		return
+	}
+	for i, job := range slices.Concat(m.Jobs, m.Unsupported) {
+		if local := of[job]; local != "" {
+			m.Locals = append(append(m.Locals, make([]string, i-len(m.Locals))...), local)
+		}
+	}
+}
+
+// Local returns what identifies the local part of an offered job, "" if nothing does.
+func (m *Member) Local(job string) string {
+	if i, ok := slices.BinarySearch(m.Jobs, job); ok && i < len(m.Locals) {
+		return m.Locals[i]
+	}
+	return ""
+}
+
+// CompareLocals returns, by job, the names of the members that offer it with another local part than most of them,
+// sorted. Without a most frequent one it returns all. Members without a local part of the job do not count.
+func CompareLocals(members []*Member) map[string][]string {
+	members = slices.DeleteFunc(slices.Clone(members), func(m *Member) bool { return len(m.Locals) == 0 })
+	alike := func(m *Member) bool {
+		return slices.Equal(m.Locals, members[0].Locals) && slices.Equal(m.Jobs, members[0].Jobs)
+	}
+	if len(members) < 2 || !slices.ContainsFunc(members, func(m *Member) bool { return !alike(m) }) {
+		return nil // the usual case, at little cost for ten thousand jobs
+	}
+	first, differing := map[string]string{}, map[string][]string{}
+	for _, m := range members {
+		for i, local := range m.Locals[:min(len(m.Jobs), len(m.Locals))] {
+			job := m.Jobs[i]
+			switch other, known := first[job]; {
+			case local == "":
+			case !known:
+				first[job] = local
+			case local != other && differing[job] == nil:
+				differing[job] = CompareLocal(members, job)
+			}
+		}
+	}
+	return differing
+}
+
+// CompareLocal is CompareLocals for one job.
+func CompareLocal(members []*Member, job string) []string {
+	locals := map[string]string{}
+	for _, m := range members {
+		locals[m.Name] = m.Local(job)
+	}
+	return findDiffering(locals)
+}
+
+// findDiffering returns the names whose value is another than the most frequent one, or all names if several
+// values are as frequent. Empty values do not count.
+func findDiffering(values map[string]string) (names []string) {
+	count := map[string]int{}
+	for _, v := range values {
+		count[v]++
+	}
+	delete(count, "")
+	usual, most := "", 0
+	for v, n := range count {
+		switch {
+		case n > most:
+			usual, most = v, n
+		case n == most:
+			usual = ""
+		}
+	}
+	if len(count) < 2 {
+		return nil
+	}
+	for name, v := range values {
+		if v != "" && v != usual {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Job is the part of a definition that planning needs. Package executor defines the other fields.

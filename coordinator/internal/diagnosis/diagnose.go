@@ -80,6 +80,7 @@ func Diagnose(r *Records) []Finding {
 	d.decode()
 	d.checkElection()
 	d.checkMembers()
+	d.checkLocals()
 	d.checkOrphans()
 	d.checkJobs()
 	slices.SortStableFunc(d.findings, func(a, b Finding) int {
@@ -256,6 +257,32 @@ func (d *diagnosis) checkMembers() {
 			w := m.Waiting[job]
 			d.add(Finding{Warning, Stuck, job, key, fmt.Sprintf("%d runs on %s wait for a worker since %v, behind %s", w.Shards.Len()+w.More, m.Name, w.Since, w.Behind), "see docs/sizing.md"})
 		}
+	}
+}
+
+// checkLocals compares the local parts of jobs. Jobs that differ on the same instances are one finding.
+func (d *diagnosis) checkLocals() {
+	var live []*record.Member
+	for _, m := range d.members {
+		if d.live[m.Session] && !m.Draining {
+			live = append(live, &m)
+		}
+	}
+	jobs := map[string][]string{} // by instances
+	for job, instances := range record.CompareLocals(live) {
+		names := strings.Join(instances, ", ")
+		jobs[names] = append(jobs[names], job)
+	}
+	for names, differing := range jobs {
+		slices.Sort(differing)
+		f := Finding{
+			Warning, Differs, "", "", fmt.Sprintf("%d jobs, such as %s, differ on %s in what is not stored: commands or requests", len(differing), differing[0], names),
+			"give all instances the same jobs file or program",
+		}
+		if len(differing) == 1 {
+			f.Job, f.What = differing[0], fmt.Sprintf("the job differs on %s in what is not stored: its command or request", names)
+		}
+		d.add(f)
 	}
 }
 

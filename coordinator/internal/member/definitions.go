@@ -17,11 +17,20 @@ import (
 
 // Offer adds definitions, by job name, that this process can run. A definition is stored if the
 // job is new or the definition's revision is higher than the stored one's.
-func (m *Member) Offer(defs map[string]json.RawMessage) {
+func (m *Member) Offer(defs map[string]json.RawMessage) { m.OfferLocal(defs, nil) }
+
+// OfferLocal is Offer with texts, by job name, that identify the parts of jobs which only this process has. The
+// member record has them, for a comparison of the members by operators. They decide nothing.
+func (m *Member) OfferLocal(defs map[string]json.RawMessage, locals map[string]string) {
 	revs := parseRevisions(defs)
 	m.ChangeState(func() {
 		maps.Copy(m.Defs, defs)
 		maps.Copy(m.revisions, revs)
+		maps.DeleteFunc(m.locals, func(job, _ string) bool { _, again := defs[job]; return again })
+		if m.locals == nil && len(locals) > 0 {
+			m.locals = map[string]string{}
+		}
+		maps.Copy(m.locals, locals)
 		m.offerVersion++
 	})
 }

@@ -51,6 +51,7 @@ type Member struct {
 	mu            sync.Mutex
 	Defs          map[string]json.RawMessage // offered, by job
 	revisions     map[string]int             // of Defs, by job
+	locals        map[string]string          // what identifies the local parts of Defs, by job
 	unsupported   map[string]bool            // jobs with a definition in force that cannot be compiled here
 	ahead         map[string]record.Ahead    // by job: the claims that are ahead of this clock
 	waiting       map[string]record.Waiting  // by job: runs that have waited long for a worker

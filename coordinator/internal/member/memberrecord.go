@@ -49,6 +49,7 @@ func (m *Member) ComposeState(in *Incarnation) PublishedState {
 		defs: maps.Clone(m.Defs), recordVersion: m.recordVersion, offerVersion: m.offerVersion,
 	}
 	published.Member.SetRevisions(m.revisions)
+	published.Member.SetLocals(m.locals)
 	return published
 }
 

@@ -45,6 +45,7 @@ func (b *builder) addJob(s *jobSpec) {
 		j.Revision = *s.Revision
 	}
 	job := Job{Job: j, OwnRevision: s.Revision != nil, Digest: s.digest()}
+	job.Local = job.Digest[:8]
 	job.Handler, job.Work = b.handler(s)
 	b.file.Jobs = append(b.file.Jobs, job)
 }
@@ -142,7 +143,7 @@ var fieldKeys = map[string]string{
 	"Name": "", "Description": "description", "Schedule": "", "Handler": "", "Middleware": "", "Shards": "shards", "ShardParams": "shards",
 	"Param": "param", "Revision": "revision", "Strategy": "strategy", "RunOn": "run_on", "Timeout": "timeout", "OnCrash": "on_crash",
 	"OnMisfire": "misfire", "OnOverlap": "overlap", "CatchupWindow": "catchup_window", "Tracking": "tracking", "StartPaused": "start_paused",
-	"MaxAttempts": "max_attempts", "Retry": "retry", "MaxRunning": "max_running",
+	"MaxAttempts": "max_attempts", "Retry": "retry", "MaxRunning": "max_running", "Local": "",
 }
 
 // checkDefinitions reports the rules of package executor that jobs break.

@@ -137,6 +137,7 @@ func TestLoad_FillsEachFieldOfAJob(t *testing.T) {
 		Dir: "/", Env: []string{"DIR=/backup", "HOME=", "LEVEL=debug", "TOKEN="}, KillAfter: -1, OK: []int{3}, Permanent: []int{64, 78},
 	}, unparsed(settle.Handler))
 	settle.Handler = nil
+	assert.Equal(t, settle.Digest[:8], settle.Local)
 	from, until := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2098, 12, 31, 16, 0, 0, 0, time.UTC)
 	assert.Equal(t, executor.Job{
 		Name: "settle", Description: "settles each region at night",
@@ -144,7 +145,7 @@ func TestLoad_FillsEachFieldOfAJob(t *testing.T) {
 		Shards:   3, ShardParams: map[int]string{0: "Beijing", 1: "Shanghai", 2: "Guangzhou"}, Param: "5", Revision: 9,
 		Strategy: "rotate", RunOn: map[string]string{"zone": "a", "gpu": "true"}, Timeout: time.Hour,
 		OnCrash: executor.CountAsFailed, OnMisfire: executor.RunAll(5), OnOverlap: executor.CancelRunning, CatchupWindow: 6 * time.Hour,
-		StartPaused: true, MaxAttempts: 5, Retry: executor.Retry{Max: 4}, MaxRunning: 4,
+		StartPaused: true, MaxAttempts: 5, Retry: executor.Retry{Max: 4}, MaxRunning: 4, Local: settle.Local,
 	}, settle.Job)
 
 	fields := reflect.ValueOf(settle.Job)

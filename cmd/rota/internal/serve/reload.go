@@ -65,7 +65,7 @@ func planReload(now, next *jobsfile.File, gone map[string]jobsfile.Job, inMemory
 // equalDefinitions reports whether the stored parts of two jobs are equal apart from the revision.
 func equalDefinitions(a, b executor.Job) bool {
 	for _, j := range []*executor.Job{&a, &b} {
-		j.Revision, j.MaxRunning, j.Handler, j.Middleware = 0, 0, nil, nil
+		j.Revision, j.MaxRunning, j.Local, j.Handler, j.Middleware = 0, 0, "", nil, nil
 	}
 	return reflect.DeepEqual(a, b)
 }
