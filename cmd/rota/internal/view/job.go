@@ -50,19 +50,20 @@ type JobDetail struct {
 
 // Owner is an instance with regard to one job.
 type Owner struct {
-	Instance    string `json:"instance"`
-	Host        string `json:"host"`
-	Alive       bool   `json:"alive"`
-	Draining    bool   `json:"draining"`
-	Offers      bool   `json:"offers"`
-	Unsupported bool   `json:"unsupported"`
-	Differs     bool   `json:"differs"`
-	Revision    int    `json:"revision"`
-	Shards      []int  `json:"shards"`
-	Running     []Runs `json:"running"`
-	Blocked     []int  `json:"blocked"`
-	Waiting     []int  `json:"waiting"`
-	Behind      string `json:"waits_behind,omitempty"`
+	Instance     string `json:"instance"`
+	Host         string `json:"host"`
+	Alive        bool   `json:"alive"`
+	Draining     bool   `json:"draining"`
+	Offers       bool   `json:"offers"`
+	Unsupported  bool   `json:"unsupported"`
+	Differs      bool   `json:"differs"`
+	LocalDiffers bool   `json:"local_differs"` // its command or request is not that of most
+	Revision     int    `json:"revision"`
+	Shards       []int  `json:"shards"`
+	Running      []Runs `json:"running"`
+	Blocked      []int  `json:"blocked"`
+	Waiting      []int  `json:"waiting"`
+	Behind       string `json:"waits_behind,omitempty"`
 }
 
 // Decision is coordinator.Decision.
@@ -95,7 +96,7 @@ func JobDetailOf(st coordinator.Status, group coordinator.Intent, next []time.Ti
 	}
 	for _, m := range st.Members {
 		v.Owners = append(v.Owners, Owner{
-			m.Instance, m.Host, m.Alive, m.Draining, m.Offers, m.Unsupported, m.Differs, m.Revision, orEmpty(m.Shards), runsOf(m.Running),
+			m.Instance, m.Host, m.Alive, m.Draining, m.Offers, m.Unsupported, m.Differs, m.LocalDiffers, m.Revision, orEmpty(m.Shards), runsOf(m.Running),
 			orEmpty(m.Blocked), orEmpty(m.Waiting.Shards), m.Waiting.Behind,
 		})
 	}
@@ -260,6 +261,7 @@ func (o *Owner) describe() string {
 		{len(o.Blocked) > 0, "blocked from " + Ranges(o.Blocked)},
 		{o.Unsupported, "does not support the definition"},
 		{o.Differs, fmt.Sprintf("has another definition: revision %d", o.Revision)},
+		{o.LocalDiffers, "has another command or request than most"},
 	} {
 		if n.holds {
 			notes = append(notes, n.text)

@@ -23,33 +23,35 @@ type Jobs struct {
 
 // Job is a job in a list.
 type Job struct {
-	Name        string    `json:"name"`
-	State       string    `json:"state"`  // the gravest of States
-	States      []string  `json:"states"` // the gravest first
-	Text        string    `json:"text"`   // State in words
-	Schedule    string    `json:"schedule"`
-	Revision    int       `json:"revision"`
-	Next        time.Time `json:"next,omitzero"`
-	Overdue     time.Time `json:"overdue,omitzero"`
-	LastFire    time.Time `json:"last_fire,omitzero"`
-	ClaimedTo   time.Time `json:"claimed_to,omitzero"`
-	LastEnd     time.Time `json:"last_end,omitzero"`
-	Shards      int       `json:"shards"`
-	Running     int       `json:"running"`
-	Unowned     int       `json:"unowned"`
-	Expired     int       `json:"expired"`
-	Owners      []string  `json:"expired_owners"`
-	Frozen      int       `json:"frozen"`
-	Disabled    int       `json:"disabled"`
-	Reruns      int       `json:"reruns"`
-	Triggers    int       `json:"triggers"`
-	Failing     []int     `json:"failing"`
-	Counts      Counts    `json:"counts"`
-	Problem     string    `json:"problem,omitempty"`
-	LastFailure *Failure  `json:"last_failure,omitempty"`
-	GroupPaused bool      `json:"group_paused,omitempty"`
-	PausedBy    *Act      `json:"paused_by,omitempty"` // of the job itself, or who stopped its schedule
-	Until       time.Time `json:"paused_until,omitzero"`
+	Name      string    `json:"name"`
+	State     string    `json:"state"`  // the gravest of States
+	States    []string  `json:"states"` // the gravest first
+	Text      string    `json:"text"`   // State in words
+	Schedule  string    `json:"schedule"`
+	Revision  int       `json:"revision"`
+	Next      time.Time `json:"next,omitzero"`
+	Overdue   time.Time `json:"overdue,omitzero"`
+	LastFire  time.Time `json:"last_fire,omitzero"`
+	ClaimedTo time.Time `json:"claimed_to,omitzero"`
+	LastEnd   time.Time `json:"last_end,omitzero"`
+	Shards    int       `json:"shards"`
+	Running   int       `json:"running"`
+	Unowned   int       `json:"unowned"`
+	Expired   int       `json:"expired"`
+	Owners    []string  `json:"expired_owners"`
+	Frozen    int       `json:"frozen"`
+	Disabled  int       `json:"disabled"`
+	Reruns    int       `json:"reruns"`
+	Triggers  int       `json:"triggers"`
+	Failing   []int     `json:"failing"`
+	Counts    Counts    `json:"counts"`
+	// LocalDiffers names the instances whose command or request is not that of most.
+	LocalDiffers []string  `json:"local_differs"`
+	Problem      string    `json:"problem,omitempty"`
+	LastFailure  *Failure  `json:"last_failure,omitempty"`
+	GroupPaused  bool      `json:"group_paused,omitempty"`
+	PausedBy     *Act      `json:"paused_by,omitempty"` // of the job itself, or who stopped its schedule
+	Until        time.Time `json:"paused_until,omitzero"`
 }
 
 // JobsFilter selects jobs. Its zero value selects all.
@@ -91,7 +93,7 @@ func jobOf(j *coordinator.JobSummary, now time.Time, lateAfter time.Duration) Jo
 		Name: j.Job, State: states[0], States: states, Text: describeState(j, states), Schedule: j.Schedule, Revision: j.Revision,
 		Next: j.NextFire, Overdue: j.Overdue, LastFire: j.LastFire, ClaimedTo: j.ClaimedTo, LastEnd: j.Ended,
 		Shards: j.Shards, Running: j.Running, Unowned: j.Unowned, Expired: j.Expired, Owners: orEmpty(j.ExpiredOwners), Frozen: j.Frozen, Disabled: j.Disabled,
-		Reruns: j.Reruns, Triggers: j.Triggers, Failing: orEmpty(j.Failing), Counts: Counts(j.Counts), Problem: j.Problem,
+		Reruns: j.Reruns, Triggers: j.Triggers, Failing: orEmpty(j.Failing), Counts: Counts(j.Counts), LocalDiffers: orEmpty(j.LocalDiffers), Problem: j.Problem,
 		LastFailure: failureOf(j.LastFailure), GroupPaused: j.GroupPaused, PausedBy: actOf(j.HeldBy), Until: j.Until,
 	}
 }
@@ -125,10 +127,17 @@ func describeState(j *coordinator.JobSummary, states []string) string {
 		}
 		return "not planned"
 	}
+	text := states[0]
 	if j.Disabled > 0 {
-		return fmt.Sprintf("%s, %d disabled", states[0], j.Disabled)
+		text += fmt.Sprintf(", %d disabled", j.Disabled)
 	}
-	return states[0]
+	switch n := len(j.LocalDiffers); {
+	case n == 1:
+		text += ", differs on " + j.LocalDiffers[0]
+	case n > 1:
+		text += fmt.Sprintf(", differs on %d instances", n)
+	}
+	return text
 }
 
 // describeExpired names the owner whose session has expired, or counts the owners.
