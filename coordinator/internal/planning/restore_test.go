@@ -71,12 +71,12 @@ func TestPlan_AfterALostOne(t *testing.T) {
 		w.Define("job", 2, 1, "")
 		return w, a
 	}
-	t.Run("is created after reads of the members that offer the job", func(t *testing.T) {
+	t.Run("is created after reads of all members, also those that do not offer the job", func(t *testing.T) {
 		w, a := setUp(t)
-		w.Join("b", "other")
+		b := w.Join("b", "other")
 		w.readClaims(w.Join("c", "job"))
 		d := w.decideOnce()
-		assert.Equal(t, []string{a}, d.Reads)
+		assert.Equal(t, []string{a, b}, d.Reads)
 		assert.Empty(t, d.Changes)
 	})
 	t.Run("begins after the last claimed fire that no skewed clock claimed", func(t *testing.T) {
