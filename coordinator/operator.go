@@ -457,26 +457,26 @@ func controlWithoutRecord(def record.Job, p *record.Plan) *record.Control {
 	return c
 }
 
-// findLastTrigger returns the highest trigger number in the plan and in the claims records of its
-// owners and of all members, which may have owned shards before the job was forgotten. It is
-// needed if the control record, which counts triggers, was deleted: a trigger whose number was used
-// before would never run.
+// findLastTrigger returns the highest trigger number in the plan and in the claims records of
+// its owners; without a plan, in those of all members, which may have owned shards before the
+// job was forgotten. It is needed if the control record, which counts triggers, was deleted: a
+// trigger whose number was used before would never run.
 func (o *Operator) findLastTrigger(ctx context.Context, segment string) (last uint64, err error) {
 	p, err := o.readPlan(ctx, segment)
 	if err != nil {
 		return 0, err
 	}
-	if p == nil {
+	var incs []string
+	if p != nil {
+		incs = slices.Collect(maps.Keys(p.Owners))
+	} else {
 		p = &record.Plan{}
-	}
-	listing, err := o.reg.List(ctx, o.keys.Members(), registry.ReadOptions{})
-	if err != nil {
-		return 0, err
-	}
-	incs := slices.Collect(maps.Keys(p.Owners))
-	for _, e := range listing.Entries {
-		if inc := e.Key.Name(); p.Owners[inc].IsZero() {
-			incs = append(incs, inc)
+		listing, err := o.reg.List(ctx, o.keys.Members(), registry.ReadOptions{})
+		if err != nil {
+			return 0, err
+		}
+		for _, e := range listing.Entries {
+			incs = append(incs, e.Key.Name())
 		}
 	}
 	marks := slices.Clone(p.Watermarks)

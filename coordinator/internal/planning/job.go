@@ -95,6 +95,9 @@ func (p *jobPlanner) createPlan() (Change, bool) {
 		Format: record.Format, Job: job.Name, Epochs: []record.Epoch{first},
 		Owners: map[string]shardset.Set{}, Paused: job.StartPaused, Watermarks: past.watermarks,
 	}
+	if past.trigger > 0 { // triggers are numbered after those of shards that the plan does not have, too
+		p.next.Watermarks = p.next.Watermarks.Raise(shardset.Range(0, p.next.Shards()), record.Watermark{Trigger: past.trigger})
+	}
 	if c, ok := p.Control[p.segment]; ok {
 		p.next.Disabled, p.next.Resets = c.Disabled, c.Resets
 	}

@@ -23,6 +23,7 @@ func (p *jobPlanner) restorePlan() (Change, bool) {
 // pastPlan is what claims show of an earlier plan that another writer deleted.
 type pastPlan struct {
 	epoch      int                     // the highest epoch number
+	trigger    uint64                  // the highest number of a claimed trigger
 	through    record.Instant          // the last claimed fire
 	running    map[string]shardset.Set // by live incarnation
 	watermarks record.Watermarks
@@ -43,7 +44,7 @@ func (p *jobPlanner) findPastPlan() (past pastPlan, missing []string) {
 		}
 		claims := l.claimsOf(p.segment)
 		for _, g := range claims.Watermarks {
-			past.epoch = max(past.epoch, g.Epoch)
+			past.epoch, past.trigger = max(past.epoch, g.Epoch), max(past.trigger, g.Trigger)
 			past.watermarks = past.watermarks.Raise(g.Shards, g.Watermark)
 		}
 		past.through = max(past.through, lastFireUntil(claims.Watermarks, p.Now.Add(p.Skew)))

@@ -98,6 +98,14 @@ func TestPlan_AfterALostOne(t *testing.T) {
 		assert.Equal(t, 6, w.Plan("job").Last().Number)
 		assert.Equal(t, []string{"keep 1 with " + a + ", which runs them", "assign 0 to a", "create"}, d.Changes[0].Why)
 	})
+	t.Run("numbers triggers after those of shards that it does not have", func(t *testing.T) {
+		w, a := setUp(t)
+		w.claim(a, "job", func(c *record.Claims) {
+			c.Watermarks = c.Watermarks.Raise(shardset.Of(7), record.Watermark{Trigger: 4, TriggerAttempt: 1})
+		})
+		w.Settle()
+		assert.Equal(t, uint64(4), w.Plan("job").Watermarks.LastTrigger(shardset.Range(0, 2)))
+	})
 	t.Run("names a problem of the job from the first plan on", func(t *testing.T) {
 		w, _ := setUp(t)
 		w.Define("job", 2, 1, `,"strategy":"unknown"`)
