@@ -41,8 +41,8 @@ func (o *Judge) judgeClaimsRecord(c *Commit, op *registry.Op, j *jobState, inc s
 	if retries = o.report.Retries - retries; retries != rec.Counts.Retried-old.Counts.Retried {
 		o.addJobViolation(3, j, "%s counted %d retries and put %d on record", inc, rec.Counts.Retried-old.Counts.Retried, retries)
 	}
+	o.judgeGivenUp(j, inc, rec, rec.Counts.Lost-old.Counts.Lost) // before judgeCancelled: a re-run that no definition wants is lost, cancelled or not
 	o.judgeCancelled(j, inc, rec)
-	o.judgeGivenUp(j, inc, rec, rec.Counts.Lost-old.Counts.Lost)
 	first := 0 // claims of fires at their first attempt
 	rec.Running.all(func(n int, r run) {
 		if was, _ := old.Running.of(n); was == r {

@@ -16,7 +16,7 @@ func (j *jobState) beginLife() {
 	j.backfills = map[uint64]*backfill{}
 	j.counts, j.perhapsPassed, j.ends = tallies{}, 0, 0
 	for _, sh := range j.shards {
-		*sh = shardState{fence: sh.fence, running: sh.running, attempts: sh.attempts, resets: sh.resets, active: sh.active, cancelled: sh.cancelled}
+		*sh = shardState{fence: sh.fence, running: sh.running, attempts: sh.attempts, resets: sh.resets, active: sh.active, cancelled: sh.cancelled, asked: sh.asked}
 	}
 }
 

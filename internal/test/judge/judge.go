@@ -107,6 +107,7 @@ type shardState struct {
 	resets    int // the highest of the keys of attempts
 	active    []*Call
 	cancelled map[life]instant // when a plan first named these runs as cancelled
+	asked     map[life]bool    // the runs that operators have cancelled, whether or not a plan named them
 }
 
 // orphan is a run that is to be made again: its session has ended, or its owner handed it back or
@@ -532,6 +533,7 @@ func (o *Judge) judgeControl(op *registry.Op, name string) {
 	j := o.job(name)
 	j.hasControl = op.Kind != registry.OpDelete
 	o.judgeBackfills(j, rec)
+	j.addAskedCancels(rec)
 	j.control = *rec
 	j.sources.addOverride(rec.Override)
 }

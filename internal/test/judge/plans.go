@@ -325,17 +325,17 @@ func (o *Judge) judgeInFlight(j *jobState, n int, inc string, r run) (counted ta
 		sh.orphan = nil
 		return tallies{Lost: 1}
 	}
-	if _, ok := sh.cancelled[j.life(r)]; ok { // the same commit may drop the cancellation
-		o.judgeLateFailover(j, n, inc, sh.orphan)
-		sh.orphan = nil
-		return tallies{Lost: 1}
-	}
 	if j.plan != nil {
 		if pending, ok := j.plan.Reruns.of(n); ok && pending == r.next(false) {
 			sh.orphan.pending = true
 			o.judgeLateFailover(j, n, inc, sh.orphan)
 			return tallies{}
 		}
+	}
+	if sh.asked[j.life(r)] { // the same commit may accept and drop the cancellation
+		o.judgeLateFailover(j, n, inc, sh.orphan)
+		sh.orphan = nil
+		return tallies{Lost: 1}
 	}
 	o.addJobViolation(3, j, "shard %d: %s was in flight, but the failover neither made it pending nor counted it", n, r)
 	return tallies{}

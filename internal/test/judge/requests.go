@@ -72,6 +72,17 @@ func (o *Judge) judgeTriggered(j *jobState, n int, r run) {
 // isPast reports whether a run is of a trigger for a fire of the past, which jobs that follow do not wait for.
 func (j *jobState) isPast(r run) bool { return r.Trigger > 0 && j.requests[r.Trigger].Fire != 0 }
 
+// addAskedCancels records the runs that a control record names as cancelled.
+func (j *jobState) addAskedCancels(rec *controlRecord) {
+	rec.Cancels.all(func(n int, r run) {
+		sh := j.shard(n)
+		if sh.asked == nil {
+			sh.asked = map[life]bool{}
+		}
+		sh.asked[j.life(r)] = true
+	})
+}
+
 // addCancels records the runs that a plan names as cancelled.
 func (j *jobState) addCancels(o *Judge, p *planRecord) {
 	p.Cancels.all(func(n int, r run) {
