@@ -23,8 +23,9 @@ import (
 
 // Restorer is a leader's knowledge for restoring edited plans and definitions.
 type Restorer struct {
-	lastWrite map[string]uint64 // by segment: the commit of this term that last wrote the plan
-	unsure    map[string]bool   // segments whose last change has an unknown outcome
+	lastWrite map[string]uint64       // by segment: the commit of this term that last wrote the plan
+	unsure    map[string]bool         // segments whose last change has an unknown outcome
+	deleted   map[string]registry.Rev // by segment of a deleted plan to be restored: the last Rev of the plan
 
 	badJobs, badControls map[string]bool // segments whose definition or control record cannot be read
 
@@ -37,7 +38,7 @@ type Restorer struct {
 // NewRestorer returns the Restorer of a new term.
 func NewRestorer() *Restorer {
 	return &Restorer{
-		lastWrite: map[string]uint64{}, unsure: map[string]bool{}, badJobs: map[string]bool{}, badControls: map[string]bool{},
+		lastWrite: map[string]uint64{}, unsure: map[string]bool{}, deleted: map[string]registry.Rev{}, badJobs: map[string]bool{}, badControls: map[string]bool{},
 		foreign: map[registry.Key]bool{},
 	}
 }
@@ -47,6 +48,7 @@ func NewRestorer() *Restorer {
 func (l *Leader) detectPlanEdit(n feed.Update[*record.Plan]) bool {
 	old, known := l.View.Plans[n.Name]
 	unsure := l.unsure[n.Name]
+	delete(l.deleted, n.Name)
 	delete(l.unsure, n.Name) // after another write of the record, a transaction whose outcome is unknown can no longer commit
 	switch {
 	case !known, !l.synced, unsure, errors.Is(n.Err, record.ErrNewerFormat): // a record of a newer version is valid
@@ -55,6 +57,9 @@ func (l *Leader) detectPlanEdit(n feed.Update[*record.Plan]) bool {
 		return false // an operator may remove a job that no live instance offers
 	case !n.Deleted && n.Rev.Seq <= max(l.View.Term.Seq, l.lastWrite[n.Name]):
 		return false
+	}
+	if n.Deleted {
+		l.deleted[n.Name] = old.Rev
 	}
 	l.View.Plans[n.Name] = planning.PlanRecord{Rev: n.Rev, Plan: old.Plan}
 	l.View.EditedPlans[n.Name] = true
@@ -71,6 +76,34 @@ func (l *Leader) recordPlan(c planning.Change, rev registry.Rev) {
 	delete(l.View.EditedPlans, c.Segment)
 	l.View.Plans[c.Segment] = planning.PlanRecord{Rev: rev, Plan: c.Plan}
 	l.reportEndedFires(c.Segment)
+}
+
+// restoreForgotten finds out which deleted plans are of jobs that an operator has forgotten, restores definitions, and
+// drops those plans from the view. Forget deletes the definition, the plan and the claims of a job in one commit, and
+// instances may offer the job again before the watch delivers the deletion of the plan. Restored without the claims, the
+// plan would have its last fires claimed again. A record edit leaves a definition that is older than the deletion.
+func (l *Leader) restoreForgotten(ctx context.Context) error {
+	for seg, rev := range l.deleted {
+		e, err := l.Self.Reg.Get(ctx, l.Self.Keys.Job(seg), registry.ReadOptions{Fresh: true})
+		switch {
+		case errors.Is(err, registry.ErrNotFound):
+			delete(l.View.Jobs, seg) // its watch will deliver that
+		case errors.Is(err, registry.ErrForeign) || err == nil && e.Created.Seq < rev.Seq:
+			delete(l.deleted, seg)
+		case err != nil:
+			return fmt.Errorf("read the definition of a deleted plan: %w", err)
+		}
+	}
+	if err := l.restoreDefinitions(ctx); err != nil {
+		return err
+	}
+	for seg := range l.deleted {
+		l.Log.Info("the job of the deleted plan was forgotten; it begins anew", "job", l.View.Plans[seg].Job)
+		delete(l.View.Plans, seg)
+		delete(l.View.EditedPlans, seg)
+	}
+	clear(l.deleted)
+	return nil
 }
 
 // restoreDefinitions stores definitions in force again that another writer deleted or replaced by one of

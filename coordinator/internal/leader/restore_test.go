@@ -39,26 +39,27 @@ func TestLeader_KnowsItsOwnWrites(t *testing.T) {
 	assert.False(t, l.detectPlanEdit(feed.Update[*record.Plan]{Name: "job", Deleted: true}), "no live instance offers the job")
 }
 
+// restoring returns a leader that has observed no definition, or an old one, of a job in force.
+func restoring(t *testing.T) (l *Leader, reg registry.Registry, key registry.Key) {
+	reg = memory.New().Client("a")
+	keys, err := record.NewKeys("test", "default")
+	require.NoError(t, err)
+	term, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(keys.Leader(), []byte("{}"))}})
+	require.NoError(t, err)
+	key = keys.Job("job")
+	e, err := record.NewEpoch(1, 0, []byte(`{"name":"job","revision":2,"shards":4}`))
+	require.NoError(t, err)
+	l = &Leader{Self: elector.Self{Reg: reg, Keys: keys}, Log: slog.New(slog.DiscardHandler), Progress: &elector.Progress{}, Restorer: NewRestorer(), View: planning.View{
+		Term: term, Jobs: map[string]planning.JobRecord{},
+		Plans:   map[string]planning.PlanRecord{"job": {Plan: &record.Plan{Job: "job", Epochs: []record.Epoch{e}}}},
+		Live:    map[registry.SessionID]bool{"A": true},
+		Members: map[string]planning.MemberRecord{"a.A": {Member: record.Member{Jobs: []string{"job"}}}},
+	}}
+	l.jobs = feed.New[planning.JobRecord](keys.Jobs(), l.Log, nil).NewReader(func() {})
+	return l, reg, key
+}
+
 func TestRestore_Guards(t *testing.T) {
-	// restoring returns a leader that has observed no definition, or an old one, of a job in force.
-	restoring := func(t *testing.T) (l *Leader, reg registry.Registry, key registry.Key) {
-		reg = memory.New().Client("a")
-		keys, err := record.NewKeys("test", "default")
-		require.NoError(t, err)
-		term, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(keys.Leader(), []byte("{}"))}})
-		require.NoError(t, err)
-		key = keys.Job("job")
-		e, err := record.NewEpoch(1, 0, []byte(`{"name":"job","revision":2,"shards":4}`))
-		require.NoError(t, err)
-		l = &Leader{Self: elector.Self{Reg: reg, Keys: keys}, Log: slog.New(slog.DiscardHandler), Progress: &elector.Progress{}, Restorer: NewRestorer(), View: planning.View{
-			Term: term, Jobs: map[string]planning.JobRecord{},
-			Plans:   map[string]planning.PlanRecord{"job": {Plan: &record.Plan{Job: "job", Epochs: []record.Epoch{e}}}},
-			Live:    map[registry.SessionID]bool{"A": true},
-			Members: map[string]planning.MemberRecord{"a.A": {Member: record.Member{Jobs: []string{"job"}}}},
-		}}
-		l.jobs = feed.New[planning.JobRecord](keys.Jobs(), l.Log, nil).NewReader(func() {})
-		return l, reg, key
-	}
 	t.Run("the term", func(t *testing.T) {
 		l, reg, key := restoring(t)
 		_, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Set(l.Self.Keys.Leader(), l.View.Term, []byte("{}"))}})
@@ -81,6 +82,46 @@ func TestRestore_Guards(t *testing.T) {
 		assert.Equal(t, newest, stays.Modified)
 		l.View.Jobs["job"] = planning.JobRecord{Rev: newest, Job: record.Job{Revision: 1}}
 		require.NoError(t, l.restoreDefinitions(t.Context()))
+		stored, err := reg.Get(t.Context(), key, registry.ReadOptions{})
+		require.NoError(t, err)
+		assert.Contains(t, string(stored.Value), `"revision":2`)
+	})
+}
+
+// Forget deletes the definition and the plan of a job in one commit.
+func TestRestore_AfterADeletedPlan(t *testing.T) {
+	// observeDeletion makes a leader observe the deletion of the plan, whose last Rev is rev.
+	observeDeletion := func(t *testing.T, l *Leader, rev registry.Rev) {
+		l.synced, l.View.EditedPlans = true, map[string]bool{}
+		l.View.Plans["job"] = planning.PlanRecord{Rev: rev, Plan: l.View.Plans["job"].Plan}
+		require.True(t, l.detectPlanEdit(feed.Update[*record.Plan]{Name: "job", Deleted: true}))
+		require.NoError(t, l.restoreForgotten(t.Context()))
+		assert.Empty(t, l.deleted)
+	}
+	define := func(t *testing.T, reg registry.Registry, key registry.Key) registry.Rev {
+		rev, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(key, []byte(`{"name":"job","revision":1,"shards":4}`))}})
+		require.NoError(t, err)
+		return rev
+	}
+	t.Run("the plan, if the definition is older", func(t *testing.T) {
+		l, reg, key := restoring(t)
+		rev := define(t, reg, key)
+		observeDeletion(t, l, registry.Rev{Seq: rev.Seq + 1})
+		assert.Equal(t, map[string]bool{"job": true}, l.View.EditedPlans)
+		assert.Contains(t, l.View.Plans, "job")
+	})
+	t.Run("nothing, if the definition was stored again since", func(t *testing.T) {
+		l, reg, key := restoring(t)
+		rev := define(t, reg, key)
+		observeDeletion(t, l, registry.Rev{Seq: rev.Seq - 1})
+		assert.Empty(t, l.View.EditedPlans)
+		assert.Empty(t, l.View.Plans)
+	})
+	t.Run("the definition alone, if it was deleted too", func(t *testing.T) {
+		l, reg, key := restoring(t)
+		observeDeletion(t, l, l.View.Term)
+		assert.Empty(t, l.View.EditedPlans)
+		assert.Empty(t, l.View.Plans)
 		stored, err := reg.Get(t.Context(), key, registry.ReadOptions{})
 		require.NoError(t, err)
 		assert.Contains(t, string(stored.Value), `"revision":2`)
