@@ -47,6 +47,10 @@ func (p *jobPlanner) findPastPlan() (past pastPlan, missing []string) {
 			past.epoch, past.trigger = max(past.epoch, g.Epoch), max(past.trigger, g.Trigger)
 			past.watermarks = past.watermarks.Raise(g.Shards, g.Watermark)
 		}
+		for _, g := range claims.Reruns { // their epochs are gone, so that they would wait for ever
+			past.epoch, past.trigger = max(past.epoch, g.Epoch), max(past.trigger, g.Trigger)
+			past.watermarks = past.watermarks.Raise(g.Shards, g.Watermark())
+		}
 		past.through = max(past.through, lastFireUntil(claims.Watermarks, p.Now.Add(p.Skew)))
 		for _, g := range claims.Running {
 			past.epoch = max(past.epoch, g.Epoch)

@@ -98,6 +98,19 @@ func TestPlan_AfterALostOne(t *testing.T) {
 		assert.Equal(t, 6, w.Plan("job").Last().Number)
 		assert.Equal(t, []string{"keep 1 with " + a + ", which runs them", "assign 0 to a", "create"}, d.Changes[0].Why)
 	})
+	t.Run("makes no re-runs of epochs that are gone", func(t *testing.T) {
+		w, a := setUp(t)
+		fire := record.Ref{Epoch: 3, Fire: w.View.Now - 1, Attempt: 2, Retries: 1}
+		triggered := record.Ref{Epoch: 3, Trigger: 4, Fire: w.View.Now - 1, Attempt: 2}
+		w.claim(a, "job", func(c *record.Claims) {
+			c.Reruns = coordtest.Runs(shardset.Of(0), fire).With(shardset.Of(1), triggered)
+		})
+		w.Settle()
+		p := w.Plan("job")
+		assert.Equal(t, 4, p.Last().Number)
+		assert.True(t, p.Watermarks.Split(shardset.Of(0))[0].Covers(fire))
+		assert.True(t, p.Watermarks.Split(shardset.Of(1))[0].Covers(triggered))
+	})
 	t.Run("numbers triggers after those of shards that it does not have", func(t *testing.T) {
 		w, a := setUp(t)
 		w.claim(a, "job", func(c *record.Claims) {
