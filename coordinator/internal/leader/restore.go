@@ -65,8 +65,14 @@ func (l *Leader) detectPlanEdit(n feed.Update[*record.Plan]) bool {
 	l.View.EditedPlans[n.Name] = true
 	l.idle = false
 	l.LastCommit = max(l.LastCommit, n.Rev.Seq)
-	l.Log.Warn("another writer changed or deleted a plan; restoring it", "job", old.Job, "key", string(l.Self.Keys.Plan(n.Name)))
+	if !n.Deleted { // otherwise restoreForgotten finds out whether the plan is restored
+		l.logPlanEdit(n.Name)
+	}
 	return true
+}
+
+func (l *Leader) logPlanEdit(segment string) {
+	l.Log.Warn("another writer changed or deleted a plan; restoring it", "job", l.View.Plans[segment].Job, "key", string(l.Self.Keys.Plan(segment)))
 }
 
 // recordPlan records a plan that this leader committed.
@@ -89,6 +95,7 @@ func (l *Leader) restoreForgotten(ctx context.Context) error {
 		case errors.Is(err, registry.ErrNotFound):
 			delete(l.View.Jobs, seg) // its watch will deliver that
 		case errors.Is(err, registry.ErrForeign) || err == nil && e.Created.Seq < rev.Seq:
+			l.logPlanEdit(seg)
 			delete(l.deleted, seg)
 		case err != nil:
 			return fmt.Errorf("read the definition of a deleted plan: %w", err)
