@@ -9,11 +9,12 @@ import (
 
 // beginLife begins the records of a job, at first or after it was forgotten. Fences and calls go on.
 func (j *jobState) beginLife() {
-	forgotten := j.stored
+	forgotten, override := j.stored, j.control.Override
 	j.plan, j.control, j.hasControl, j.stored, j.inForce = nil, controlRecord{}, false, nil, nil
 	j.sources = sources{overrides: []json.RawMessage{nil}}
-	if forgotten != nil { // a leader that has not observed its deletion may begin with it: Forget stores it again then
+	if forgotten != nil { // a leader that has not observed the deletions may begin with it, and with its override, for a while
 		j.sources.addDefinition(forgotten)
+		j.sources.addOverride(override)
 	}
 	j.resumed, j.epochs, j.ended, j.released = 0, nil, nil, nil
 	j.triggers, j.requests, j.lastTrigger = map[uint64]shards{}, map[uint64]trigger{}, 0
