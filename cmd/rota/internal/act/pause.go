@@ -54,9 +54,10 @@ func (c *commands) pause() *cobra.Command {
 	var o pauseOptions
 	cmd := &cobra.Command{
 		Use:   "pause JOB... | --all",
-		Short: "Stop jobs until resume; fires that come due meanwhile are skipped",
+		Short: "Stop jobs until resume; fires that come due meanwhile never run",
 		Long: `Pause stops jobs until rota resume, or for a time: no fire, trigger or re-run starts. Runs that have
-begun continue. With --schedule, only the schedule stops, and triggers run.
+begun continue. Fires that come due meanwhile never run and are not counted as skipped; triggers and
+re-runs wait for the resume. With --schedule, only the schedule stops, and triggers run.
 
 With --all, it pauses all jobs of the group, present and future. That pause is apart from the pauses
 of single jobs, which stay in force after rota resume --all.`,

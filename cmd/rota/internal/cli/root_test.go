@@ -86,6 +86,18 @@ func TestElasticJobPage_NamesCommandsThatExist(t *testing.T) {
 	}
 }
 
+func TestHelp_AnswersWhatNewUsersAsk(t *testing.T) {
+	for line, want := range map[string]string{
+		"pause --help":    "never run and are not counted as skipped",
+		"dev --help":      "set ROTA_ETCD to an etcd binary",
+		"dev etcd --help": "in a checkout of the rota repository.\nElsewhere, set ROTA_ETCD",
+	} {
+		code, out, _ := execute(t, strings.Fields(line)...)
+		assert.Equal(t, exit.OK, code, line)
+		assert.Contains(t, out, want, line)
+	}
+}
+
 func TestRun_RunsAndValidatesFiles(t *testing.T) {
 	code, out, _ := execute(t, "validate", "../../../../examples/jobs.yaml")
 	assert.Equal(t, exit.OK, code)

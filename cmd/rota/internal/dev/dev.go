@@ -20,13 +20,15 @@ func Command() *cobra.Command {
 		Short: "Keep a store running for development",
 		Long: `Dev starts a server on this host, for rota run and for programs under development, and keeps
 it running until Ctrl-C. Its data is in a temporary directory, is not synced to disk, and is
-deleted at the end. The first start builds etcd, or downloads ZooKeeper, into a cache.`,
+deleted at the end. The first start builds etcd, or downloads ZooKeeper, into a cache. Etcd is built
+from a checkout of the rota repository: run the command in one, or set ROTA_ETCD to an etcd binary.`,
 	}
 	cmd.AddCommand(
-		storeCommand("etcd", "etcd", func(ctx context.Context, log io.Writer) (*testserver.Cluster, error) {
+		storeCommand("etcd", "etcd", "Etcd keeps a server of etcd running. The first start builds it, in a checkout of the rota repository.\n"+
+			"Elsewhere, set ROTA_ETCD to an etcd binary.", func(ctx context.Context, log io.Writer) (*testserver.Cluster, error) {
 			return testserver.Etcd(ctx, testserver.EtcdOptions{Log: log})
 		}),
-		storeCommand("zookeeper", "zk", func(ctx context.Context, log io.Writer) (*testserver.Cluster, error) {
+		storeCommand("zookeeper", "zk", "Zookeeper keeps a server of ZooKeeper running. The first start downloads it.", func(ctx context.Context, log io.Writer) (*testserver.Cluster, error) {
 			return testserver.ZooKeeper(ctx, testserver.ZooKeeperOptions{Log: log})
 		}),
 	)
@@ -34,10 +36,11 @@ deleted at the end. The first start builds etcd, or downloads ZooKeeper, into a 
 }
 
 // storeCommand returns the command that keeps a server of one kind running.
-func storeCommand(kind, scheme string, start func(context.Context, io.Writer) (*testserver.Cluster, error)) *cobra.Command {
+func storeCommand(kind, scheme, long string, start func(context.Context, io.Writer) (*testserver.Cluster, error)) *cobra.Command {
 	return settings.Limit(&cobra.Command{
 		Use:   kind,
 		Short: "Keep a server of " + kind + " running",
+		Long:  long,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := start(cmd.Context(), cmd.ErrOrStderr())

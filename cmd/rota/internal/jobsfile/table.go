@@ -392,6 +392,14 @@ func retriesShape() shape[int] {
 
 func retryShape() shape[executor.Retry] {
 	count := convert(number(1), func(n int) executor.Retry { return executor.Retry{Max: n} })
+	read := count.read
+	count.read = func(r *reader, n *yaml.Node) (executor.Retry, bool) {
+		if n.Value == "0" {
+			r.report(n, "is 0, below 1: a job without retry has no retries; a job cannot switch off the retry of defaults, so move that into the jobs that need it")
+			return executor.Retry{}, false
+		}
+		return read(r, n)
+	}
 	whole := object("map", map[string]string{"count": "max", "attempts": "max", "limit": "max", "delay": "initial", "backoff": "factor", "max_delay": "max_interval"}, retryFields())
 	return either("number or map", isScalar, count, whole)
 }
