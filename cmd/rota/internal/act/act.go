@@ -249,19 +249,22 @@ failed, or if the time is over.`,
 			if err != nil {
 				return &exit.Error{Code: exit.Usage, Err: err}
 			}
-			var number uint64
+			done := view.Done{Verb: "trigger", Jobs: args}
 			err = c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
-				number, err = op.Trigger(ctx, args[0], o.param, shards)
+				done.Trigger, err = op.Trigger(ctx, args[0], o.param, shards)
+				if err == nil {
+					done.Note = describePause(ctx, op, args[0])
+				}
 				return err
 			})
 			if err != nil {
 				return err
 			}
-			done := view.Done{Verb: "trigger", Jobs: args, Trigger: number, Text: fmt.Sprintf("triggered %s: #%d", args[0], number)}
+			done.Text = fmt.Sprintf("triggered %s: #%d", args[0], done.Trigger)
 			if err := c.print(cmd, done); err != nil || !o.wait {
 				return err
 			}
-			return c.awaitTrigger(cmd, args[0], number, o.waitTimeout)
+			return c.awaitTrigger(cmd, args[0], done.Trigger, o.waitTimeout)
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),
 	}
@@ -271,6 +274,17 @@ failed, or if the time is over.`,
 	f.BoolVar(&o.wait, "wait", false, "wait until all runs have ended")
 	f.DurationVar(&o.waitTimeout, "wait-timeout", time.Hour, "how long to wait")
 	return settings.Limit(cmd, flags...)
+}
+
+// describePause returns why a trigger waits, "" if the job is not paused. The trigger is stored, so a failed read
+// is no error.
+func describePause(ctx context.Context, op *coordinator.Operator, job string) string {
+	for _, of := range []struct{ job, what string }{{job, "the job"}, {"", "the group"}} {
+		if in, err := op.Intent(ctx, of.job); err == nil && in.Paused {
+			return view.DescribeHold(of.what, &in) + "; the run waits for the resume"
+		}
+	}
+	return ""
 }
 
 // awaitTrigger waits for the end of a trigger, and fails if one of its runs did.

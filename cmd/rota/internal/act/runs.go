@@ -212,7 +212,8 @@ With --wait, it returns when the instance owns none: with exit code 4 if the tim
 					if err := op.Disable(ctx, coordinator.Scope{Instances: args}); err != nil {
 						return err
 					}
-					return c.print(cmd, view.Done{Verb: "drain", Text: "drains " + args[0]})
+					note := describeMissing(ctx, op, args[0], "the drain holds for its start")
+					return c.print(cmd, view.Done{Verb: "drain", Text: "drains " + args[0], Note: note})
 				})
 			}
 			c.s.Timeout = timeout
@@ -224,7 +225,8 @@ With --wait, it returns when the instance owns none: with exit code 4 if the tim
 				if err != nil {
 					return err
 				}
-				return c.print(cmd, view.Done{Verb: "drain", Text: "drained " + args[0] + ": it owns no shard"})
+				note := describeMissing(ctx, op, args[0], "the drain holds for its start")
+				return c.print(cmd, view.Done{Verb: "drain", Text: "drained " + args[0] + ": it owns no shard", Note: note})
 			})
 		},
 		ValidArgsFunction: complete.OneInstance(c.s),
@@ -244,11 +246,37 @@ func (c *commands) undrain() *cobra.Command {
 				if err := op.Undrain(ctx, args[0]); err != nil {
 					return err
 				}
-				return c.print(cmd, view.Done{Verb: "undrain", Text: "undrained " + args[0]})
+				note := describeMissing(ctx, op, args[0], "it may own shards when it starts")
+				return c.print(cmd, view.Done{Verb: "undrain", Text: "undrained " + args[0], Note: note})
 			})
 		},
 		ValidArgsFunction: complete.OneInstance(c.s),
 	}, flags...)
+}
+
+// describeMissing returns that an instance is not alive, with what that means and with those that are; "" if it is.
+// The act is stored, so a failed read is no error.
+func describeMissing(ctx context.Context, op *coordinator.Operator, name, meaning string) string {
+	all, err := op.Instances(ctx)
+	if err != nil {
+		return ""
+	}
+	const most = 20
+	alive := []string{}
+	for _, i := range all {
+		switch {
+		case i.Alive && i.Instance == name:
+			return ""
+		case i.Alive && len(alive) == most:
+			alive[most-1] = "..."
+		case i.Alive:
+			alive = append(alive, i.Instance)
+		}
+	}
+	if len(alive) == 0 {
+		alive = []string{"none"}
+	}
+	return fmt.Sprintf("no instance %s is alive; %s. Alive: %s", name, meaning, strings.Join(alive, ", "))
 }
 
 func (c *commands) forget() *cobra.Command {

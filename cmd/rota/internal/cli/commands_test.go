@@ -113,6 +113,23 @@ func TestExitCodes(t *testing.T) {
 	})
 }
 
+// A trigger of a paused job names the pause that it waits for: that of the job, or that of the group.
+func TestTrigger_NamesThePauseThatItWaitsFor(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		f.start("web-1", nil, executor.Job{Name: "poll", Schedule: executor.OnTrigger(), Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil })})
+		assert.Equal(t, "triggered poll: #1\n", f.run("trigger poll").out)
+		f.run("pause --all --for 1h --reason deploy --yes")
+		r := f.run("trigger poll --wait --wait-timeout 1s")
+		assert.Equal(t, "triggered poll: #2\nthe group is paused by kim (deploy) until 2000-01-01T01:00:01Z; the run waits for the resume\n", r.out)
+		assert.Equal(t, exit.NotMet, r.code, r.err)
+		f.run("resume --all")
+		f.run("pause poll")
+		assert.Equal(t, "triggered poll: #3\nthe job is paused by kim; the run waits for the resume\n", f.run("trigger poll").out)
+		f.run("pause poll --schedule")
+		assert.Equal(t, "triggered poll: #4\n", f.run("trigger poll").out, "triggers run")
+	})
+}
+
 // TestConnect_DeadAddress needs a port at which nothing listens.
 func TestConnect_DeadAddress(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

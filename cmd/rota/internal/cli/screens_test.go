@@ -93,7 +93,10 @@ var screens = map[string]string{
 	"jobs-all-paused": "jobs",
 	"job-all-paused":  "job rebuild",
 	"resume-all":      "resume --all",
+	"trigger-paused":  "trigger settle",
 	"drain":           "drain web-3 --wait",
+	"drain-missing":   "drain web-9",
+	"undrain-missing": "undrain web-9",
 	"acts-group":      "acts",
 	"undrain":         "undrain web-3",
 	"forget":          "forget rebuild --yes",
@@ -104,7 +107,7 @@ var order = []string{
 	"top", "wait-idle", "trigger-wait", "disable-host", "instances-after", "enable-host",
 	"retry", "cancel", "cancel-none", "backfill-dry", "backfill", "backfill-json", "backfill-stop", "override-dry", "override", "override-more",
 	"job-overridden", "override-clear", "override-back", "pause-until", "pause-all", "jobs-all-paused", "job-all-paused", "resume-all",
-	"drain", "acts-group", "undrain", "forget",
+	"drain", "acts-group", "undrain", "forget", "trigger-paused", "drain-missing", "undrain-missing",
 }
 
 func TestScreens(t *testing.T) {

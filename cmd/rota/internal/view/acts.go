@@ -20,11 +20,15 @@ type Done struct {
 	Fires   []time.Time `json:"fires,omitempty"`
 	DryRun  bool        `json:"dry_run,omitempty"`
 	Text    string      `json:"text"`
+	Note    string      `json:"note,omitempty"` // why the effect may be another than expected
 }
 
-// Screen returns the line, and a line for each fire.
+// Screen returns the line, the note, and a line for each fire.
 func (v Done) Screen(t Times) Screen {
 	s := Section{Lines: []string{v.Text}}
+	if v.Note != "" {
+		s.Lines = append(s.Lines, v.Note)
+	}
 	for _, at := range v.Fires {
 		s.Lines = append(s.Lines, "  "+t.exactly(at))
 	}
@@ -62,6 +66,21 @@ func (a *Act) describe(t Times) string {
 	}
 	if a.Reason != "" {
 		text += ": " + a.Reason
+	}
+	return text
+}
+
+// DescribeHold returns who paused what, such as the job, why and until when.
+func DescribeHold(what string, in *coordinator.Intent) string {
+	text := what + " is paused"
+	if in.HeldBy.By != "" {
+		text += " by " + in.HeldBy.By
+	}
+	if in.HeldBy.Reason != "" {
+		text += " (" + in.HeldBy.Reason + ")"
+	}
+	if !in.Until.IsZero() {
+		text += " until " + in.Until.UTC().Format(time.RFC3339)
 	}
 	return text
 }
