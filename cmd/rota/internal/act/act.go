@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/complete"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
@@ -129,6 +130,7 @@ type scopeOptions struct {
 
 func (o *scopeOptions) addFlags(cmd *cobra.Command, s *settings.Settings) {
 	f := cmd.Flags()
+	f.SetNormalizeFunc(renameFlag("shard", "shards"))
 	f.StringVar(&o.shards, "shards", "", "shards of the job, such as 3,7-9")
 	f.StringSliceVar(&o.instances, "instance", nil, "name of an instance; may be repeated")
 	f.StringSliceVar(&o.hosts, "host", nil, "name of a host; may be repeated")
@@ -149,6 +151,16 @@ func (o *scopeOptions) scope(args []string) (coordinator.Scope, error) {
 		return sc, errors.New("name --shards, --instance or --host; to stop a whole job, use rota pause")
 	}
 	return sc, nil
+}
+
+// renameFlag accepts another name of a flag.
+func renameFlag(other, name string) func(*pflag.FlagSet, string) pflag.NormalizedName {
+	return func(_ *pflag.FlagSet, given string) pflag.NormalizedName {
+		if given == other {
+			given = name
+		}
+		return pflag.NormalizedName(given)
+	}
 }
 
 // describe names the scope.
@@ -269,6 +281,7 @@ failed, or if the time is over.`,
 		ValidArgsFunction: complete.Jobs(c.s, 1),
 	}
 	f := cmd.Flags()
+	f.SetNormalizeFunc(renameFlag("shard", "shards"))
 	f.StringVar(&o.param, "param", "", "parameter of the runs, instead of the job's")
 	f.StringVar(&o.shards, "shards", "", "shards to run, such as 3,7-9 (default all)")
 	f.BoolVar(&o.wait, "wait", false, "wait until all runs have ended")

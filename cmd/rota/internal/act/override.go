@@ -18,6 +18,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/executor"
 )
 
 // overrideOptions are the flags of override.
@@ -133,10 +134,55 @@ func (o *overrideOptions) read(in io.Reader, args []string) (func(map[string]any
 	if len(fields) == 0 {
 		return nil, fmt.Errorf("name a field as KEY=VALUE, --file or --clear; rota job shows the override in place")
 	}
+	if err := checkFields(fields); err != nil {
+		return nil, err
+	}
 	if _, err := parseOverride(fields); err != nil {
 		return nil, err
 	}
 	return func(old map[string]any) { maps.Copy(old, fields) }, nil
+}
+
+// fieldNames are the fields that an override may have.
+var fieldNames = []string{
+	"schedule", "shards", "param", "shard_params", "description", "strategy", "timeout", "on_crash", "on_misfire", "max_attempts",
+	"on_overlap", "catchup_window", "retry", "tracking", "run_on",
+}
+
+// jobsFileNames maps keys of a jobs file to fields, where the names differ.
+var jobsFileNames = map[string]string{"misfire": "on_misfire", "overlap": "on_overlap"}
+
+// scheduleKinds maps keys of a jobs file to the first words of a schedule.
+var scheduleKinds = map[string]string{"cron": "cron", "every": "every", "quartz": "quartz", "at": "at", "fixed_delay": "fixed delay"}
+
+// checkFields returns an error for a field that does not exist, or for a schedule that is none, with what to write.
+func checkFields(fields map[string]any) error {
+	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		if slices.Contains(fieldNames, key) {
+			continue
+		}
+		hint := ""
+		if name := jobsFileNames[key]; name != "" {
+			hint = fmt.Sprintf("; is it %s?", name)
+		} else if kind := scheduleKinds[key]; kind != "" {
+			hint = fmt.Sprintf("; write schedule='%s %v'", kind, fields[key])
+		}
+		return fmt.Errorf("there is no field %q%s; there are %s", key, hint, strings.Join(fieldNames, ", "))
+	}
+	text, ok := fields["schedule"].(string)
+	if !ok {
+		return nil
+	}
+	_, err := executor.ParseSchedule(text)
+	if err == nil {
+		return nil
+	}
+	for _, kind := range []string{"cron", "every", "quartz"} {
+		if _, err := executor.ParseSchedule(kind + " " + text); err == nil {
+			return fmt.Errorf("schedule is %q, without its kind: write schedule='%s %s'", text, kind, text)
+		}
+	}
+	return err
 }
 
 // useTextKeys replaces the numbers that YAML has as keys of objects, such as shards, by texts.

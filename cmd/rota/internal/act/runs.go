@@ -60,6 +60,7 @@ context goes on. It exits with 4 if no run is in progress.`,
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),
 	}
+	cmd.Flags().SetNormalizeFunc(renameFlag("shards", "shard"))
 	cmd.Flags().StringVar(&text, "shard", "", "shards, such as 3,7-9 (default all)")
 	return settings.Limit(cmd, flags...)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/faults"
@@ -86,19 +87,26 @@ func TestExitCodes(t *testing.T) {
 			"backfill tenants --from 00:10":            {exit.Usage, "--from T --to T"},
 			"backfill tenants --from 00:10 --to 00:10": {exit.Usage, "the window is empty"},
 			"backfill tenants --from 00:10 --to 00:11 --parallel 0": {exit.Usage, "--parallel is 0"},
-			"override settle":                  {exit.Usage, "name a field as KEY=VALUE"},
-			"override settle shards":           {exit.Usage, `"shards" is not KEY=VALUE`},
-			"override settle shards=many":      {exit.Usage, "not a number"},
-			"override settle --clear shards=3": {exit.Usage, "--clear takes the names"},
-			"override settle --file /nosuch":   {exit.Usage, "no such file"},
-			"override settle handler=x":        {exit.Failed, `there is no policy "handler"`},
-			"override nosuch shards=3":         {exit.NoJob, "unknown job"},
-			"acts nosuch":                      {exit.NoJob, "unknown job; rota jobs"},
-			"check settle --max-late 1h":       {0, ""},
-			"check tenants":                    {1, ""},
-			"check invoices":                   {2, ""},
-			"check --format xml":               {3, `--format is "xml"`},
-			"check --registry consul://a":      {3, ""},
+			"override settle":                           {exit.Usage, "name a field as KEY=VALUE"},
+			"override settle shards":                    {exit.Usage, `"shards" is not KEY=VALUE`},
+			"override settle shards=many":               {exit.Usage, "not a number"},
+			"override settle --clear shards=3":          {exit.Usage, "--clear takes the names"},
+			"override settle --file /nosuch":            {exit.Usage, "no such file"},
+			"override settle handler=x":                 {exit.Usage, `there is no field "handler"; there are schedule, shards, param, `},
+			"override settle misfire=x":                 {exit.Usage, `there is no field "misfire"; is it on_misfire?`},
+			"override settle every=5s":                  {exit.Usage, `there is no field "every"; write schedule='every 5s'`},
+			"override settle schedule=5s":               {exit.Usage, `write schedule='every 5s'`},
+			"override settle 'schedule=*/10 * * * * *'": {exit.Usage, `write schedule='cron */10 * * * * *'`},
+			"override settle schedule=lunch":            {exit.Usage, `schedule "lunch"`},
+			"shards tenants 99":                         {exit.Failed, "there is no shard 99 of 16"},
+			"shards tenants x":                          {exit.Usage, "shard is \"x\", not a number or a range"},
+			"override nosuch shards=3":                  {exit.NoJob, "unknown job"},
+			"acts nosuch":                               {exit.NoJob, "unknown job; rota jobs"},
+			"check settle --max-late 1h":                {0, ""},
+			"check tenants":                             {1, ""},
+			"check invoices":                            {2, ""},
+			"check --format xml":                        {3, `--format is "xml"`},
+			"check --registry consul://a":               {3, ""},
 		} {
 			r := f.run(line)
 			assert.Equal(t, want.code, r.code, "%s: %s", line, r.err)
@@ -110,6 +118,34 @@ func TestExitCodes(t *testing.T) {
 		defer cancel()
 		r := f.runContext(ctx, "pause settle", "")
 		assert.Equal(t, exit.Unknown, r.code, r.err)
+	})
+}
+
+// The names of fields that override accepts are those of package coordinator.
+func TestOverride_HasTheFieldsOfTheCoordinator(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		op, err := coordinator.NewOperator(f.server.Client("op"), "billing", "default")
+		require.NoError(t, err)
+		err = op.Override(t.Context(), "settle", coordinator.Override{Policies: map[string]any{"x": 1}})
+		require.ErrorContains(t, err, `there is no policy "x"; there are `)
+		_, list, _ := strings.Cut(err.Error(), "there are ")
+		want := append(strings.Split(list, ", "), "schedule", "shards", "param", "shard_params")
+		_, list, _ = strings.Cut(strings.TrimSpace(f.run("override settle x=1").err), "there are ")
+		assert.ElementsMatch(t, want, strings.Split(list, ", "))
+	})
+}
+
+// shard and shards are the same flag.
+func TestShardFlags_HaveBothSpellings(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		incident(f)
+		for _, line := range []string{"trigger export --shard 7", "trigger export --shards 7", "disable export --shard 7", "disable export --shards 7"} {
+			assert.Contains(t, f.run(line).err, "there is no shard 7 of 1", line)
+		}
+		for _, line := range []string{"cancel export --shard 0 --yes", "cancel export --shards 0 --yes"} {
+			assert.Contains(t, f.run(line).err, "no run is in progress", line)
+		}
+		assert.Equal(t, "1\n3\n4\n", f.run("shards tenants 1 3-4 -o name").out)
 	})
 }
 
@@ -156,6 +192,7 @@ func TestConnect_NeedsAddressAndNamespace(t *testing.T) {
 	code, _, errs := execute(t, "jobs")
 	assert.Equal(t, exit.Usage, code)
 	assert.Contains(t, errs, "no registry is named: pass --registry")
+	assert.Contains(t, errs, "no namespace is named: pass -n", "both at once")
 	code, _, errs = execute(t, "jobs", "--registry", "etcd://a")
 	assert.Equal(t, exit.Usage, code)
 	assert.Contains(t, errs, "no namespace is named: pass -n")

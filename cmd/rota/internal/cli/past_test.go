@@ -70,7 +70,7 @@ func TestPast(t *testing.T) {
 		"6      2026-03-01T10:00:00Z  1    web-1     2026-03-01 10:00Z  2s    succeeded  -\n"+
 		"7      2026-03-01T11:00:00Z  1    web-1     2026-03-01 11:00Z  1s    failed     exit code 1: 503 S..\n", out)
 	for want, args := range map[string][]string{
-		"tenants/7\n":            {"--fire", "2026-03-01T11:00:00Z"},
+		"tenants/7\n":            {"--fire", "2026-03-01 11:00"},
 		"tenants/6\n":            {"--shard", "0-6"},
 		"tenants/6\ntenants/7\n": {"--slowest", "--since", "9999d"},
 		"":                       {"--failed", "--since", "1s"},
@@ -90,7 +90,7 @@ func TestPast_ReadsTheHistoryOfAJobsFile(t *testing.T) {
 	file := filepath.Join(dir, "jobs.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(`namespace: billing
 group: night
-history: {url: "sqlite:`+dir+`/runs of the night.db", keep: all}
+history: {url: "sqlite:runs of the night.db", keep: all} # beside this file
 jobs:
   settle: {every: 1s, shards: 2, shell: '[ $ROTA_SHARD = 0 ] || { echo no paper >&2; exit 3; }'}
 `), 0o600))
@@ -149,11 +149,11 @@ func TestPast_RefusesWhatIsWrong(t *testing.T) {
 		{[]string{"fires", "j", "--file", file + "2"}, exit.Usage, "no such file"},
 		{[]string{"fires", "j", "--file", file}, exit.Usage, "the file is empty"},
 		{[]string{"fires", "j", "--file", jobs("")}, exit.Usage, "has no key history"},
-		{[]string{"runs", "j", "--file", jobs("history: jsonl:runs")}, exit.Usage, "is jsonl:runs, which this command does not read"},
+		{[]string{"runs", "j", "--file", jobs("history: jsonl:runs")}, exit.Usage, "/runs, which this command does not read"},
 		{[]string{"runs", "j", "--file", jobs("history: {url: 'mysql://a/b', password_env: P}")}, exit.Usage, "credentials of the history: the environment variable P is not set"},
 		{[]string{"fires", "j", "--since", "soon"}, exit.Usage, `--since "soon" is not a duration`},
 		{[]string{"fires", "j", "--since", "-1h"}, exit.Usage, `--since "-1h" is not a duration`},
-		{[]string{"runs", "j", "--fire", "noon"}, exit.Usage, `--fire "noon" is not RFC 3339`},
+		{[]string{"runs", "j", "--fire", "noon"}, exit.Usage, `--fire is "noon", neither RFC 3339 nor a time of day as 14:00`},
 		{[]string{"runs", "j", "--shard", "x"}, exit.Usage, "--shard: "},
 		{[]string{"runs", "j", "--failed", "--slowest"}, exit.Usage, "none of the others can be"},
 	} {

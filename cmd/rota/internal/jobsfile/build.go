@@ -1,6 +1,7 @@
 package jobsfile
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -12,6 +13,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -144,6 +146,24 @@ var fieldKeys = map[string]string{
 	"Param": "param", "Revision": "revision", "Strategy": "strategy", "RunOn": "run_on", "Timeout": "timeout", "OnCrash": "on_crash",
 	"OnMisfire": "misfire", "OnOverlap": "overlap", "CatchupWindow": "catchup_window", "Tracking": "tracking", "StartPaused": "start_paused",
 	"MaxAttempts": "max_attempts", "Retry": "retry", "MaxRunning": "max_running", "Local": "",
+}
+
+// localFields are the fields of executor.Job that are not stored, and the revision.
+var localFields = []string{"Revision", "MaxRunning", "Local", "Handler", "Middleware"}
+
+// DifferingKeys returns the keys for the stored parts in which two jobs differ, apart from the revision. All keys of a
+// schedule are the key schedule.
+func DifferingKeys(a, b executor.Job) (keys []string) {
+	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
+	for i := range x.NumField() {
+		field := x.Type().Field(i).Name
+		if slices.Contains(localFields, field) || reflect.DeepEqual(x.Field(i).Interface(), y.Field(i).Interface()) {
+			continue
+		}
+		keys = append(keys, cmp.Or(fieldKeys[field], strings.ToLower(field)))
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 // checkDefinitions reports the rules of package executor that jobs break.
@@ -319,8 +339,14 @@ func (b *builder) command(s *jobSpec) executor.Handler {
 		b.reportElement(s, "command", 0, "is empty; it is the program")
 		return c
 	}
+	noDir := s.Dir != "" && b.host.Programs && b.runsHere(s) && !isDirectory(s.Dir)
+	if noDir {
+		b.reportOf(s, fmt.Sprintf("is %q, which is no directory on this host; a relative path is relative to the working directory of rota run", s.Dir), "dir")
+	}
 	for _, err := range unjoin(c.Check()) {
-		b.reportProgram(s, err.Error())
+		if !noDir || !strings.HasPrefix(err.Error(), "Path: ") { // a program may be below the directory
+			b.reportProgram(s, err.Error())
+		}
 	}
 	return c
 }
@@ -338,7 +364,11 @@ func (b *builder) reportProgram(s *jobSpec, text string) {
 	case m[1] == "Path" && s.Shell != "":
 		b.reportOf(s, "cannot run on this host: "+m[3], "interpreter", "shell")
 	case m[1] == "Path":
-		b.reportElement(s, "command", 0, "cannot run on this host: "+m[3])
+		rule := "cannot run on this host: " + m[3]
+		if path := s.Command[0]; strings.Contains(path, "/") && !strings.HasPrefix(path, "/") {
+			rule += "; a relative path is relative to dir, by default the working directory of rota run"
+		}
+		b.reportElement(s, "command", 0, rule)
 	case m[2] != "":
 		i, _ := strconv.Atoi(m[2]) // digits
 		b.reportElement(s, "command", i+1, "is not a template of a run: "+m[3])

@@ -3,6 +3,8 @@ package jobsfile
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -29,6 +31,36 @@ type History struct {
 
 // JSONLines reports whether the records are lines of a file.
 func (h History) JSONLines() bool { return strings.HasPrefix(h.URL, "jsonl:") }
+
+// resolveFile makes the path of a file relative to a directory.
+func (h *History) resolveFile(dir string) {
+	if path := h.file(); path != "" && !filepath.IsAbs(path) {
+		scheme, _, _ := strings.Cut(h.URL, ":")
+		h.URL = scheme + ":" + filepath.Join(dir, path)
+	}
+}
+
+// file returns the path of the file of SQLite or of lines, "" for a server.
+func (h *History) file() string {
+	if h.JSONLines() || strings.HasPrefix(h.URL, "sqlite:") {
+		return historyurl.File(h.URL)
+	}
+	return ""
+}
+
+// CheckDirectory returns an error if the directory of the file does not exist on this host.
+func (h *History) CheckDirectory() error {
+	path := h.file()
+	if path == "" || isDirectory(filepath.Dir(path)) {
+		return nil
+	}
+	return fmt.Errorf("history: the directory %q does not exist on this host; a relative path is relative to the directory of the jobs file", filepath.Dir(path))
+}
+
+func isDirectory(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
 
 // Connection returns how to connect to the database, with the secrets of a host.
 func (h History) Connection(host Host) (o historyurl.Options, err error) {
@@ -147,6 +179,8 @@ func checkHistoryURL(url string) error {
 	switch scheme, _, _ := strings.Cut(url, ":"); {
 	case !slices.Contains([]string{"postgres", "postgresql", "mysql", "sqlite", "jsonl"}, scheme):
 		return fmt.Errorf("is %q, not sqlite:FILE, jsonl:FILE, postgres://HOST/DATABASE or mysql://HOST/DATABASE", historyurl.Redact(url))
+	case (scheme == "sqlite" || scheme == "jsonl") && strings.HasPrefix(historyurl.File(url), "~"):
+		return fmt.Errorf("is %q, and ~ is not replaced here: write the whole path", url)
 	case scheme != "jsonl":
 		return historyurl.CheckWithoutPassword(url)
 	case historyurl.File(url) == "":

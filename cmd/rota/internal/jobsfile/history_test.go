@@ -82,3 +82,14 @@ func TestHistory_ConnectsWithTheSecretsOfTheHost(t *testing.T) {
 		assert.ErrorContains(t, err, want)
 	}
 }
+
+func TestLoad_ResolvesTheFileOfTheHistoryAgainstTheDirectoryOfTheJobsFile(t *testing.T) {
+	for url, want := range map[string]string{
+		"sqlite:runs.db": "sqlite:/etc/rota/runs.db", "sqlite://night/runs.db": "sqlite:/etc/rota/night/runs.db", "jsonl:../runs": "jsonl:/etc/runs",
+		"jsonl:/var/runs": "jsonl:/var/runs", "sqlite:///var/runs.db": "sqlite:///var/runs.db", "mysql://host/runs": "mysql://host/runs",
+	} {
+		f, err := Load("/etc/rota/jobs.yaml", []byte("history: "+url+"\njobs: {a: {every: 1m, command: [/bin/true]}}\n"), Host{})
+		require.NoError(t, err)
+		assert.Equal(t, want, f.History.URL)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -60,13 +61,14 @@ type Job struct {
 	Digest string
 }
 
-// Load reads a file. The error is a *Problems that has all of them.
+// Load reads a file. A relative file of its history is resolved against the directory of name. The error is a *Problems that has all of them.
 func Load(name string, content []byte, host Host) (*File, error) {
 	r := &reader{places: map[string]place{}, schemes: host.Schemes}
 	f := load(r, content, host)
 	if len(r.problems) > 0 {
 		return nil, &Problems{File: name, All: sortProblems(r.problems)}
 	}
+	f.History.resolveFile(filepath.Dir(name))
 	return f, nil
 }
 
@@ -133,6 +135,9 @@ func explainSyntax(content []byte, e *yaml.LoadError) (line, column int, rule st
 	}
 	if e.ContextMsg != "" && e.ContextMark.Line > 0 && e.ContextMark.Line < e.Mark.Line {
 		rule += fmt.Sprintf(", %s that begins at %d:%d", e.ContextMsg, e.ContextMark.Line, e.ContextMark.Column)
+	}
+	if strings.HasPrefix(e.Message, "did not find expected alphabetic or numeric character") { // of an alias or anchor
+		rule += `; a text that begins with "*" or "&" needs quotes`
 	}
 	if strings.HasPrefix(e.Message, "mapping values are not allowed") {
 		rule += "; a text that contains \": \" needs quotes, and keys of one map need the same indentation"

@@ -62,6 +62,9 @@ func (r *reader) reportAt(path string, n *yaml.Node, format string, args ...any)
 func describeNode(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
+		if len(n.Content) > 0 && n.Content[0].Kind == yaml.MappingNode {
+			return "a map (a text that begins with {{ needs quotes)"
+		}
 		return "a map"
 	case yaml.SequenceNode:
 		return "a list"

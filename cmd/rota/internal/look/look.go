@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/internal/shardset"
 )
 
 // Commands returns the commands.
@@ -135,16 +137,33 @@ func adviseJob(err error) error {
 func (c *commands) shards() *cobra.Command {
 	var owner string
 	cmd := &cobra.Command{
-		Use:   "shards JOB",
+		Use:   "shards JOB [SHARD...]",
 		Short: "Show the shards of a job: owner, state, last fire claimed",
-		Args:  cobra.ExactArgs(1),
+		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			var chosen shardset.Set
+			for _, text := range args[1:] {
+				set, err := shardset.Parse(text)
+				if err != nil {
+					return exit.Usagef("shard is %q, not a number or a range as 7-9", text)
+				}
+				chosen = chosen.Union(set)
+			}
 			return c.show(cmd, func(ctx context.Context, op *coordinator.Operator, _ group) (screen.View, error) {
 				st, err := op.Status(ctx, args[0])
 				if err != nil {
 					return nil, adviseJob(err)
 				}
-				return view.ShardsOf(st, owner, time.Now()), nil
+				for s := range chosen.All() {
+					if s >= st.Shards {
+						return nil, fmt.Errorf("there is no shard %d of %d", s, st.Shards)
+					}
+				}
+				v := view.ShardsOf(st, owner, time.Now())
+				if len(args) > 1 {
+					v.Shards = slices.DeleteFunc(v.Shards, func(s view.Shard) bool { return !chosen.Has(s.Shard) })
+				}
+				return v, nil
 			})
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),

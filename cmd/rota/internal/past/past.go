@@ -186,7 +186,11 @@ slowest of each fire.`,
   rota runs tenants --failed --since 2h --shard 3,7-9`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			read, err := o.query(args[0])
+			fire, err := c.s.ParseInstant("fire", o.fire, settings.Past)
+			if err != nil {
+				return err
+			}
+			read, err := o.query(args[0], fire)
 			if err != nil {
 				return &exit.Error{Code: exit.Usage, Err: err}
 			}
@@ -196,7 +200,7 @@ slowest of each fire.`,
 	}
 	c.addFileFlag(cmd)
 	f := cmd.Flags()
-	f.StringVar(&o.fire, "fire", "", "the instant of a fire, as RFC 3339")
+	f.StringVar(&o.fire, "fire", "", "the instant of a fire: RFC 3339, or a time of day in UTC, as 14:00 (with --time local, in the local zone)")
 	f.Uint64Var(&o.trigger, "trigger", 0, "with --fire: the number of the trigger")
 	f.StringVar(&o.shards, "shard", "", "only these shards, such as 3,7-9")
 	f.StringVar(&o.since, "since", "1d", "with --failed and --slowest: how far back, such as 90m or 7d")
@@ -208,14 +212,7 @@ slowest of each fire.`,
 }
 
 // query returns a function that reads the selected runs.
-func (o *runsOptions) query(job string) (func(context.Context, history.Reader) (screen.View, error), error) {
-	var fire time.Time
-	var err error
-	if o.fire != "" {
-		if fire, err = time.Parse(time.RFC3339, o.fire); err != nil {
-			return nil, fmt.Errorf("--fire %q is not RFC 3339, as 2026-11-21T19:00:00Z", o.fire)
-		}
-	}
+func (o *runsOptions) query(job string, fire time.Time) (func(context.Context, history.Reader) (screen.View, error), error) {
 	age, err := parseAge(o.since)
 	if err != nil {
 		return nil, err

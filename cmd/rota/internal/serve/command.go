@@ -167,6 +167,11 @@ func validate(cmd *cobra.Command, path string, host jobsfile.Host, fires int, no
 	if err != nil {
 		return &exit.Error{Code: exit.Usage, Err: err}
 	}
+	if host.Programs {
+		if err := f.History.CheckDirectory(); err != nil {
+			return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("%s: %w", path, err)}
+		}
+	}
 	if info, err := file.Stat(); err == nil {
 		if err := checkWriters(path, info, os.Geteuid()); err != nil {
 			fmt.Fprintln(cmd.ErrOrStderr(), "warning: for rota run,", err)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -44,7 +43,8 @@ func planReload(now, next *jobsfile.File, gone map[string]jobsfile.Job, inMemory
 		case j.Revision < old.Revision:
 			errs = append(errs, fmt.Errorf("job %q: revision %d is below %d, which is in force", j.Name, j.Revision, old.Revision))
 		case j.Revision == old.Revision && !equalDefinitions(old.Job, j.Job):
-			errs = append(errs, fmt.Errorf("job %q: its definition differs and its revision %d does not; raise it", j.Name, j.Revision))
+			errs = append(errs, fmt.Errorf("job %q: its definition differs in %s and its revision %d does not; raise it",
+				j.Name, strings.Join(jobsfile.DifferingKeys(old.Job, j.Job), ", "), j.Revision))
 		}
 		switch {
 		case !present[j.Name]:
@@ -64,10 +64,7 @@ func planReload(now, next *jobsfile.File, gone map[string]jobsfile.Job, inMemory
 
 // equalDefinitions reports whether the stored parts of two jobs are equal apart from the revision.
 func equalDefinitions(a, b executor.Job) bool {
-	for _, j := range []*executor.Job{&a, &b} {
-		j.Revision, j.MaxRunning, j.Local, j.Handler, j.Middleware = 0, 0, "", nil, nil
-	}
-	return reflect.DeepEqual(a, b)
+	return len(jobsfile.DifferingKeys(a, b)) == 0
 }
 
 // listNames returns names for the log, at most 20.

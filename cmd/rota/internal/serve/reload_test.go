@@ -43,7 +43,7 @@ func TestPlanReload(t *testing.T) {
 			"revision: 7\njobs:\n  a: {every: 2m, command: [/bin/echo, a]}\n  b: {every: 1m, command: [/bin/echo, b]}\n",
 			nil,
 			[]string{"a"},
-			nil, `job "a": its definition differs and its revision 7 does not; raise it`,
+			nil, `job "a": its definition differs in schedule and its revision 7 does not; raise it`,
 			[]int{8, 7},
 		},
 		"another schedule with one": {

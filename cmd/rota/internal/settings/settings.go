@@ -256,10 +256,14 @@ const maxConnectTime = 5 * time.Second
 
 // checkAddress checks registry and namespace without a connection.
 func (s *Settings) checkAddress() error {
+	var noNamespace error
+	if s.Namespace == "" {
+		noNamespace = errors.New("no namespace is named: pass -n, set ROTA_NAMESPACE, or set it in a context")
+	}
 	switch s.Registry {
 	case "":
-		return errors.New("no registry is named: pass --registry etcd://HOST or zookeeper://HOST, set ROTA_REGISTRY, " +
-			"or make a context with rota context set")
+		return errors.Join(errors.New("no registry is named: pass --registry etcd://HOST or zookeeper://HOST, set ROTA_REGISTRY, "+
+			"or make a context with rota context set"), noNamespace)
 	case "memory":
 		return errors.New("the registry memory exists within one process, so this command cannot reach it: " +
 			"name etcd://HOST or zookeeper://HOST")
@@ -267,10 +271,7 @@ func (s *Settings) checkAddress() error {
 	if err := s.Schemes.Check(s.Registry); err != nil {
 		return fmt.Errorf("%w, as in etcd://host:2379 or zookeeper://host:2181/chroot", err)
 	}
-	if s.Namespace == "" {
-		return errors.New("no namespace is named: pass -n, set ROTA_NAMESPACE, or set it in a context")
-	}
-	return nil
+	return noNamespace
 }
 
 // adviseConnection returns what to try when the registry does not answer.

@@ -73,6 +73,9 @@ func commandOf(job string, a *coordinator.Answer) string {
 	case "Trigger":
 		return fmt.Sprintf("rota trigger %s --shards %s", job, Ranges(a.Shards))
 	}
+	if strings.Contains(a.Do, "the run history") && !a.Fire.IsZero() {
+		return fmt.Sprintf("rota runs %s --fire %s", job, a.Fire.UTC().Format(time.RFC3339Nano))
+	}
 	return ""
 }
 
