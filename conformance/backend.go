@@ -23,8 +23,8 @@ type Backend struct {
 	Bubble bool
 	// Packages are the import paths of the backend and of the client library that it uses. A
 	// goroutine whose stack contains one of them, or a package below it, belongs to the
-	// backend; the suite checks that none runs before Open or after Close. A path that no stack
-	// contains is not reported.
+	// backend; the suite checks that none runs before Open or after Close. So the test of a
+	// backend is in an external test package. A path that no stack contains is not reported.
 	Packages []string
 	// Below, if not empty, is a directory. The suite then tests registry.Prefix of each
 	// handle at this directory instead of the handle itself: a prefixed registry keeps the

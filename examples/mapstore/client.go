@@ -21,8 +21,7 @@ type Client struct {
 
 var _ registry.Registry = (*Client)(nil)
 
-// Open returns a handle. With a server, it connects first; it must not fail for good, nor wait
-// past its context, if the server is away.
+// Open returns a handle. With a server, it takes a context, connects first, and fails with the cause if it cannot.
 func Open(s *Store) *Client {
 	return &Client{store: s, handle: backend.NewHandle(backend.Config{})}
 }

@@ -109,7 +109,8 @@ func (h *Handle) List(ctx context.Context, dir registry.Key, list func(ctx conte
 }
 
 // Txn makes the call registry.Registry.Txn: it checks t against the Limits, gives it an ID if it
-// has none, and calls commit once, with a bounded context. commit returns
+// has none, and calls commit once, with a bounded context. commit must not keep the values of t
+// after it has returned: the caller may change them. It returns
 //
 //   - registry.Conflict for the first item that did not hold;
 //   - an error that wraps registry.ErrNotApplied, or another error of the registry, if nothing
