@@ -178,12 +178,12 @@ func TestPlan_Problems(t *testing.T) {
 		assert.Equal(t, string(w.View.Keys.Control("job"))+" cannot be read", problemOf(w))
 	})
 	t.Run("several problems are joined, each once", func(t *testing.T) {
-		w, a := setUp(t)
+		w, _ := setUp(t)
 		w.View.UnreadableInputs = map[string]registry.Key{"job": w.View.Keys.Control("job")}
 		w.View.GroupExclusion = record.Exclusion{Instances: []string{"a"}}
 		assert.Equal(t, allDisabled+"; "+string(w.View.Keys.Control("job"))+" cannot be read", problemOf(w))
 
-		w, a = setUp(t)
+		w, a := setUp(t)
 		w.View.Now = coordtest.At(1)
 		w.Define("job", 2, 2, "")
 		w.round()
