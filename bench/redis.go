@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -20,34 +19,28 @@ import (
 
 // startRedis starts a Redis that syncs each write to disk.
 func startRedis(ctx context.Context) (*store, error) {
-	program, libraries, err := findRedis(ctx)
+	program, root, err := findRedis(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("provide Redis: %w", err)
 	}
 	return startServer(ctx, func(dir string, port *freeport.Port) (*exec.Cmd, error) {
 		cmd := exec.Command(program, "--bind", "127.0.0.1", "--port", fmt.Sprint(port.Number), "--dir", dir,
 			"--save", "", "--appendonly", "yes", "--appendfsync", "always")
-		cmd.Env = append(os.Environ(), libraries)
+		cmd.Env = provision.Environment(root)
 		return cmd, nil
 	}, openRedis)
 }
 
-// findRedis returns the program and a setting of its environment.
-func findRedis(ctx context.Context) (program, env string, err error) {
+// findRedis returns the program, and the root of its packages if it is not of the system.
+func findRedis(ctx context.Context) (program, root string, err error) {
 	if path, err := exec.LookPath("redis-server"); err == nil {
-		return path, "ROTA_BENCH=1", nil
+		return path, "", nil
 	}
-	root, err := provision.Packages(ctx, os.Stderr, "redis", "redis-server", "redis-tools")
+	root, err = provision.Packages(ctx, os.Stderr, "redis", "redis-server", "redis-tools")
 	if err != nil {
 		return "", "", err
 	}
-	return filepath.Join(root, "usr/bin/redis-server"), libraryPath(root), nil
-}
-
-// libraryPath returns the setting by which programs find libraries below root.
-func libraryPath(root string) string {
-	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH] + "-linux-gnu"
-	return "LD_LIBRARY_PATH=" + filepath.Join(root, "usr/lib", arch) + ":" + filepath.Join(root, "lib", arch)
+	return filepath.Join(root, "usr/bin/redis-server"), root, nil
 }
 
 // openRedis returns a counter of commands once the server answers.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -66,15 +65,4 @@ func childrenOf(pid int) []int {
 		}
 	}
 	return pids
-}
-
-// asOtherUser makes a process of root appear to itself as another user, with the same access
-// to files.
-func asOtherUser() *syscall.SysProcAttr {
-	const id = 1000
-	return &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: id, HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: id, HostID: os.Getgid(), Size: 1}},
-	}
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"errors"
-	"syscall"
 	"time"
 )
 
@@ -17,5 +16,3 @@ func bytesWritten(int) (int64, error) { return 0, errOnlyLinux }
 func residentBytes(int) (int64, error) { return 0, errOnlyLinux }
 
 func childrenOf(pid int) []int { return []int{pid} }
-
-func asOtherUser() *syscall.SysProcAttr { return nil }

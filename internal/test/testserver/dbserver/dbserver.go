@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"github.com/rota-dev/rota/conformance/child"
@@ -35,7 +34,10 @@ type Server struct {
 
 // StartPostgres starts a server of PostgreSQL. The user rota has no password.
 func StartPostgres() (*Server, error) {
-	return start(&Server{name: "postgres", prepare: preparePostgres, open: openPostgres, root: "postgres"})
+	prepare := func(ctx context.Context, dir string, port *freeport.Port) (func() *exec.Cmd, error) {
+		return PreparePostgres(ctx, dir, port)
+	}
+	return start(&Server{name: "postgres", prepare: prepare, open: openPostgres, root: "postgres"})
 }
 
 // StartMariaDB starts a server of MariaDB. The user root has no password.
@@ -133,15 +135,6 @@ func (s *Server) Remove() {
 	}
 }
 
-// environment returns the environment of a program below root, which is empty for one of the system.
-func environment(root string) []string {
-	if root == "" {
-		return os.Environ()
-	}
-	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH] + "-linux-gnu"
-	return append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(root, "usr/lib", arch)+":"+filepath.Join(root, "lib", arch))
-}
-
 // find returns the last file that matches a pattern, on the system or in packages, and the root of the packages.
 func find(ctx context.Context, pattern, what, pkg string) (path, root string, err error) {
 	if found, _ := filepath.Glob("/" + pattern); len(found) > 0 {
@@ -157,14 +150,16 @@ func find(ctx context.Context, pattern, what, pkg string) (path, root string, er
 	return found[len(found)-1], root, nil
 }
 
-func preparePostgres(ctx context.Context, dir string, port *freeport.Port) (func() *exec.Cmd, error) {
+// PreparePostgres initializes a directory, and returns the command that starts a server of PostgreSQL on it with
+// settings such as fsync=on. The user rota has no password.
+func PreparePostgres(ctx context.Context, dir string, port *freeport.Port, settings ...string) (func() *exec.Cmd, error) {
 	initdb, root, err := find(ctx, "usr/lib/postgresql/*/bin/initdb", "postgresql", "postgresql")
 	if err != nil {
 		return nil, err
 	}
 	command := func(program string, args ...string) *exec.Cmd {
 		cmd := exec.Command(filepath.Join(filepath.Dir(initdb), program), args...)
-		cmd.Env = environment(root)
+		cmd.Env = provision.Environment(root)
 		if os.Getuid() == 0 {
 			cmd.SysProcAttr = asOtherUser() // PostgreSQL refuses root
 		}
@@ -174,9 +169,11 @@ func preparePostgres(ctx context.Context, dir string, port *freeport.Port) (func
 	if out, err := command("initdb", "-D", data, "-U", "rota", "-A", "trust", "-E", "UTF8", "--locale", "C").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
 	}
-	return func() *exec.Cmd {
-		return command("postgres", "-D", data, "-p", fmt.Sprint(port.Number), "-k", dir, "-c", "listen_addresses=127.0.0.1")
-	}, nil
+	args := []string{"-D", data, "-p", fmt.Sprint(port.Number), "-k", dir}
+	for _, setting := range append([]string{"listen_addresses=127.0.0.1"}, settings...) {
+		args = append(args, "-c", setting)
+	}
+	return func() *exec.Cmd { return command("postgres", args...) }, nil
 }
 
 func prepareMariaDB(ctx context.Context, dir string, port *freeport.Port) (func() *exec.Cmd, error) {
@@ -194,7 +191,7 @@ func prepareMariaDB(ctx context.Context, dir string, port *freeport.Port) (func(
 			"--no-defaults", "--datadir=" + data, "--basedir=" + filepath.Join(root, "/usr"), "--lc-messages-dir=" + share,
 			"--character-sets-dir=" + filepath.Join(share, "charsets"), "--user=root", "--skip-grant-tables", "--innodb-log-file-size=64M",
 		}, args...)...)
-		cmd.Env = environment(root)
+		cmd.Env = provision.Environment(root)
 		return cmd
 	}
 	if out, err := command("--bootstrap").CombinedOutput(); err != nil {

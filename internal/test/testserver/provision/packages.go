@@ -18,6 +18,16 @@ func Packages(ctx context.Context, log io.Writer, what string, packages ...strin
 	return cachedPackagesWith(ctx, log, what, packages, listMissing, relink)
 }
 
+// Environment returns the environment of a program of the packages below root, in which it finds its libraries. An empty
+// root is the system.
+func Environment(root string) []string {
+	if root == "" {
+		return os.Environ()
+	}
+	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH] + "-linux-gnu"
+	return append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(root, "usr/lib", arch)+":"+filepath.Join(root, "lib", arch))
+}
+
 // lister returns packages to extract beside the given ones.
 type lister func(ctx context.Context, options, packages []string) ([]string, error)
 
