@@ -226,7 +226,7 @@ func (l *Leader) runRound(ctx context.Context, wg *sync.WaitGroup) error {
 		return nil
 	}
 	defer func() { clear(l.View.Reads) }() // fresh reads serve one round only
-	if err := l.restoreForgotten(ctx); err != nil {
+	if err := l.restoreRecords(ctx); err != nil {
 		return err
 	}
 	d, err := l.DecideWithReads(ctx, record.InstantOf(l.Self.Clock()))

@@ -65,7 +65,7 @@ func (l *Leader) detectPlanEdit(n feed.Update[*record.Plan]) bool {
 	l.View.EditedPlans[n.Name] = true
 	l.idle = false
 	l.LastCommit = max(l.LastCommit, n.Rev.Seq)
-	if !n.Deleted { // otherwise restoreForgotten finds out whether the plan is restored
+	if !n.Deleted { // otherwise confirmDeletedPlans finds out whether the plan is restored
 		l.logPlanEdit(n.Name)
 	}
 	return true
@@ -84,11 +84,23 @@ func (l *Leader) recordPlan(c planning.Change, rev registry.Rev) {
 	l.reportEndedFires(c.Segment)
 }
 
-// restoreForgotten finds out which deleted plans are of jobs that an operator has forgotten, restores definitions, and
-// drops those plans from the view. Forget deletes the definition, the plan and the claims of a job in one commit, and
+// restoreRecords restores the definitions that another writer deleted, and decides which deleted plans are restored.
+func (l *Leader) restoreRecords(ctx context.Context) error {
+	if err := l.confirmDeletedPlans(ctx); err != nil {
+		return err
+	}
+	if err := l.restoreDefinitions(ctx); err != nil {
+		return err
+	}
+	l.dropForgotten()
+	return nil
+}
+
+// confirmDeletedPlans finds out which deleted plans are to be restored, and leaves those of jobs that an operator has
+// forgotten for dropForgotten. Forget deletes the definition, the plan and the claims of a job in one commit, and
 // instances may offer the job again before the watch delivers the deletion of the plan. Restored without the claims, the
 // plan would have its last fires claimed again. A record edit leaves a definition that is older than the deletion.
-func (l *Leader) restoreForgotten(ctx context.Context) error {
+func (l *Leader) confirmDeletedPlans(ctx context.Context) error {
 	for seg, rev := range l.deleted {
 		e, err := l.Self.Reg.Get(ctx, l.Self.Keys.Job(seg), registry.ReadOptions{Fresh: true})
 		switch {
@@ -101,16 +113,18 @@ func (l *Leader) restoreForgotten(ctx context.Context) error {
 			return fmt.Errorf("read the definition of a deleted plan: %w", err)
 		}
 	}
-	if err := l.restoreDefinitions(ctx); err != nil {
-		return err
-	}
+	return nil
+}
+
+// dropForgotten drops the plans of forgotten jobs from the view. Until then, restoreDefinitions takes missing definitions
+// from them.
+func (l *Leader) dropForgotten() {
 	for seg := range l.deleted {
 		l.Log.Info("the job of the deleted plan was forgotten; it begins anew", "job", l.View.Plans[seg].Job)
 		delete(l.View.Plans, seg)
 		delete(l.View.EditedPlans, seg)
 	}
 	clear(l.deleted)
-	return nil
 }
 
 // restoreDefinitions stores definitions in force again that another writer deleted or replaced by one of

@@ -95,7 +95,7 @@ func TestRestore_AfterADeletedPlan(t *testing.T) {
 		l.synced, l.View.EditedPlans = true, map[string]bool{}
 		l.View.Plans["job"] = planning.PlanRecord{Rev: rev, Plan: l.View.Plans["job"].Plan}
 		require.True(t, l.detectPlanEdit(feed.Update[*record.Plan]{Name: "job", Deleted: true}))
-		require.NoError(t, l.restoreForgotten(t.Context()))
+		require.NoError(t, l.restoreRecords(t.Context()))
 		assert.Empty(t, l.deleted)
 	}
 	define := func(t *testing.T, reg registry.Registry, key registry.Key) registry.Rev {
