@@ -38,7 +38,8 @@ type Answer struct {
 	Do      string // the remedy; empty if none is needed or possible
 	// Verb is the method of Operator that a part of Do is about, for the Shards and the Fire of the answer:
 	// "Cancel", "Disable", "Enable", "Override", "Reset", "Resume", "ResumeGroup", "Retry" or "Trigger".
-	// It is empty if no method helps. "Disable" is for Instance, whose shards are to move.
+	// It is empty if no method helps. "Disable" is for Instance, whose shards are to move. "History" is no method: the
+	// run history, see package history, has the outcome of the fire.
 	Verb, Instance string
 	// Stops reports whether the fire has not run, or has not succeeded: the verdict of the last gate is
 	// VerdictStop.

@@ -240,7 +240,7 @@ func TestPassed_SkipsAllThatIsDueAtOnce(t *testing.T) {
 	require.Greater(t, some, 100)
 }
 
-// What is due in the next epoch would wait for the delay otherwise.
+// Otherwise the due fires of the next epoch would wait for the delay.
 func TestPassed_RaisesTheWatermarkNoFurtherThanTheEpoch(t *testing.T) {
 	for _, s := range []Schedule{FixedDelay(15 * time.Second), Every(15 * time.Second), Cron("*/15 * * * * *")} {
 		p := program{times: compile(t, s), countsEnds: s.countsEnds()}

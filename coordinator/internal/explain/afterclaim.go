@@ -179,11 +179,10 @@ func (s *subject) checkOutcome() result {
 		return s.describeFailure(f)
 	}
 	ended, tracked := s.findEndedFire()
-	const lookUp = "look into the run history, or the log of that time"
-	r := result{Verdict: Unknown, last: true, do: lookUp}
+	r := result{Verdict: Unknown}.lookUp()
 	switch {
 	case tracked && ended.Failed+ended.Skipped == 0:
-		r.Verdict, r.do = OK, ""
+		r.Verdict, r.do, r.verb = OK, "", ""
 		r.detail = fmt.Sprintf("the runs of all %d shards have ended by %s, and none has failed", ended.Shards, seconds(ended.Ended))
 		r.summary = fmt.Sprintf("succeeded: the runs of all shards had ended at %s, and none had failed", seconds(ended.Ended))
 	case tracked:
@@ -199,7 +198,7 @@ func (s *subject) checkOutcome() result {
 		r.detail = "the run has ended. Its failure may have been displaced by newer ones, or be among those that are counted only"
 		r.summary = fmt.Sprintf("was run as attempt %d; whether it succeeded is not on record", attempt)
 	default:
-		r.Verdict, r.do = OK, ""
+		r.Verdict, r.do, r.verb = OK, "", ""
 		r.detail = "the run has ended, and no failure of it is on record"
 		r.summary = fmt.Sprintf("succeeded, as attempt %d by %s", attempt, s.claimer())
 	}

@@ -103,9 +103,7 @@ func (s *subject) checkInForce() result {
 	case s.fire < first.From && first.Number == 1:
 		return stop("", "the job exists since %s, which is later; earlier fires are not due", seconds(first.From))
 	case s.fire < first.From:
-		r := unclear("definitions before %s are not in the plan any more, so the fire was run or skipped, or never due", seconds(first.From))
-		r.last, r.do = true, "look into the run history, or the log of that time"
-		return r
+		return unclear("definitions before %s are not in the plan any more, so the fire was run or skipped, or never due", seconds(first.From)).lookUp()
 	}
 	next := first
 	for i := range s.Plan.Epochs {

@@ -47,7 +47,7 @@ const (
 	Unknown Verdict = "unknown" // the records do not show whether it has
 )
 
-// Verb names the method of coordinator.Operator that helps a fire that is stopped.
+// Verb names the method of coordinator.Operator that helps a fire that is stopped, or History.
 type Verb string
 
 // The verbs.
@@ -61,6 +61,7 @@ const (
 	ResumeGroup Verb = "ResumeGroup"
 	Retry       Verb = "Retry"
 	Trigger     Verb = "Trigger"
+	History     Verb = "History" // no method: the run history has the outcome
 )
 
 // Gate is a condition of a run, as checked for one fire.

@@ -68,6 +68,12 @@ func pass(format string, args ...any) result {
 	return result{Verdict: OK, detail: fmt.Sprintf(format, args...)}
 }
 
+// lookUp returns r with the advice to look for the outcome where it may be on record.
+func (r result) lookUp() result {
+	r.last, r.do = true, "look into the run history, or the log of that time"
+	return r.with(History)
+}
+
 func unclear(format string, args ...any) result {
 	return result{Verdict: Unknown, detail: fmt.Sprintf(format, args...)}
 }

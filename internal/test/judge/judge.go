@@ -79,7 +79,7 @@ type jobState struct {
 	forgotten     time.Time            // when that was
 	hasControl    bool
 	counts        tallies     // of the observed commits
-	perhapsPassed int         // of counts.Skipped: what a leader does not count if it reads an older plan of the followed job
+	perhapsPassed int         // the part of counts.Skipped that a leader with an older plan of the followed job does not count
 	ended         []endedFire // of the job, as plans show them
 	released      []release   // fires of a job that follows others, sorted
 	ends          int         // runs whose end was recorded

@@ -179,7 +179,7 @@ var requestFalsifications = []falsification{
 	}},
 }
 
-// runOf returns what a plan's cancellation of a run holds.
+// runOf returns the run that a cancellation in a plan names.
 func runOf(g *record.RunGroup) map[string]any {
 	return map[string]any{"shards": g.Shards, "epoch": g.Epoch, "fire": g.Fire, "trigger": g.Trigger}
 }

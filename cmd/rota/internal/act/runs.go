@@ -255,7 +255,7 @@ func (c *commands) undrain() *cobra.Command {
 	}, flags...)
 }
 
-// describeMissing returns that an instance is not alive, with what that means and with those that are; "" if it is.
+// describeMissing returns a note if an instance is not alive: what that means, and which instances are alive.
 // The act is stored, so a failed read is no error.
 func describeMissing(ctx context.Context, op *coordinator.Operator, name, meaning string) string {
 	all, err := op.Instances(ctx)

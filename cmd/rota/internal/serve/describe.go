@@ -32,7 +32,7 @@ func describe(path string, f *jobsfile.File, fires int, now time.Time) (string, 
 		for i, text := range next {
 			row := []string{"", "", "", "", text}
 			if i == 0 {
-				row = []string{shorten(j.Name, jobWidth), strconv.Itoa(max(j.Shards, 1)), shorten(j.Schedule.String(), scheduleWidth), j.Digest[:8], text}
+				row = []string{shorten(j.Name, jobWidth), strconv.Itoa(max(j.Shards, 1)), shorten(j.Schedule.String(), scheduleWidth), j.Local, text}
 			}
 			rows = append(rows, row)
 		}

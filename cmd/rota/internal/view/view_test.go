@@ -213,7 +213,7 @@ func TestCheckOf(t *testing.T) {
 func TestExplanationOf_NamesTheCommandForTheRunHistory(t *testing.T) {
 	at := time.Date(2026, 3, 1, 11, 0, 0, 0, time.UTC)
 	v := ExplanationOf(coordinator.Explanation{Job: "settle", Answers: []coordinator.Answer{
-		{Fire: at, Do: "look into the run history, or the log of that time"}, {Fire: at, Do: "wait for the leader"},
+		{Fire: at, Do: "look into the run history, or the log of that time", Verb: "History"}, {Fire: at, Do: "wait for the leader"},
 	}})
 	assert.Equal(t, "rota runs settle --fire 2026-03-01T11:00:00Z", v.Answers[0].Command)
 	assert.Empty(t, v.Answers[1].Command)

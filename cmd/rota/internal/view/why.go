@@ -60,6 +60,8 @@ func commandOf(job string, a *coordinator.Answer) string {
 		return "rota drain " + shell.Quote(a.Instance)
 	case "Enable":
 		return fmt.Sprintf("rota enable %s --shards %s", job, Ranges(a.Shards))
+	case "History":
+		return fmt.Sprintf("rota runs %s --fire %s", job, a.Fire.UTC().Format(time.RFC3339Nano))
 	case "Override":
 		return fmt.Sprintf("rota override %s run_on.LABEL=VALUE", job)
 	case "Reset":
@@ -72,9 +74,6 @@ func commandOf(job string, a *coordinator.Answer) string {
 		return fmt.Sprintf("rota retry %s --fire %s", job, a.Fire.UTC().Format(time.RFC3339Nano))
 	case "Trigger":
 		return fmt.Sprintf("rota trigger %s --shards %s", job, Ranges(a.Shards))
-	}
-	if strings.Contains(a.Do, "the run history") && !a.Fire.IsZero() {
-		return fmt.Sprintf("rota runs %s --fire %s", job, a.Fire.UTC().Format(time.RFC3339Nano))
 	}
 	return ""
 }
