@@ -7,12 +7,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/batch"
 	"github.com/rota-dev/rota/coordinator/internal/elector"
 	"github.com/rota-dev/rota/coordinator/internal/feed"
 	"github.com/rota-dev/rota/coordinator/internal/planning"
+	"github.com/rota-dev/rota/internal/parallel"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -138,19 +140,40 @@ func (s *incompleteTracker) namedIncomplete() []string {
 func (l *Leader) checkIncomplete(ctx context.Context) error {
 	now := time.Now()
 	l.updateSuspects(now, l.View.HasBothRecords)
-	for _, inc := range l.dueSuspects(now) {
-		is := l.suspects[inc]
-		is.due, is.wait = now.Add(is.wait), min(2*is.wait, maxSuspectWait)
-		l.SetTask("the search for missing records", inc)
-		if err := l.readSuspect(ctx, inc, is); err != nil {
-			return fmt.Errorf("read the records of %s: %w", inc, err)
-		}
-		if is.expired {
+	due := l.dueSuspects(now)
+	err := l.readSuspects(ctx, now, due)
+	for _, inc := range due {
+		if l.suspects[inc].expired { // also if another one could not be read: an expired suspect is not due again
 			l.addExpired(inc)
 		}
 	}
+	if err != nil {
+		return err
+	}
 	l.Elector.SetIncomplete(l.namedIncomplete())
 	return nil
+}
+
+// readSuspects reads the records of the suspects, several at once: incarnations that expired before
+// the term are suspects together until they are reaped, and all shards wait for the round meanwhile.
+func (l *Leader) readSuspects(ctx context.Context, now time.Time, incarnations []string) error {
+	if len(incarnations) == 0 {
+		return nil
+	}
+	l.SetTask("the search for missing records", strings.Join(incarnations, ", "))
+	var mu sync.Mutex
+	var failed []error // an unreadable suspect does not keep the others from being read
+	err := parallel.Each(ctx, parallelReads, incarnations, func(ctx context.Context, inc string) error {
+		is := l.suspects[inc]
+		is.due, is.wait = now.Add(is.wait), min(2*is.wait, maxSuspectWait)
+		if err := l.readSuspect(ctx, inc, is); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			failed = append(failed, fmt.Errorf("read the records of %s: %w", inc, err))
+		}
+		return nil
+	})
+	return errors.Join(append(failed, err)...)
 }
 
 // readSuspect finds out from the store which records of a suspect are missing, and whether its session

@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/rota-dev/rota/coordinator/internal/elector"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
 )
 
 func TestLeader_ChecksRecordsOfChangedIncarnationsOnly(t *testing.T) {
@@ -66,4 +68,62 @@ func TestLeader_ChecksRecordsOfChangedIncarnationsOnly(t *testing.T) {
 		w.deliverDelete(w.members, w.l.Self.Keys.Member(incarnation(9)))
 		assert.Empty(t, checked(), "a reaped incarnation stays removed")
 	})
+}
+
+// A new leader finds incarnations that expired before its term and were not reaped.
+func TestLeader_ReadsRecordsOfManySuspectsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const expired, latency = 2 * parallelReads, 200 * time.Millisecond
+		w := newViewFixture(t)
+		store := memory.New()
+		store.Delay("leader", latency, 0)
+		w.l.Self.Reg, w.l.Elector, w.l.Progress = store.Client("leader"), &elector.Elector{}, &elector.Progress{}
+		var members []registry.Entry
+		for i := range expired {
+			members = append(members, w.member(fmt.Sprintf("i%02d.S%02d", i, i)))
+		}
+		w.deliver(w.instances, registry.Snapshot)
+		w.deliver(w.members, registry.Snapshot, members...)
+		require.True(t, w.l.updateView())
+		w.l.updateSuspects(time.Now(), w.l.View.HasBothRecords)
+		time.Sleep(elector.MissingGrace)
+
+		began := time.Now()
+		require.NoError(t, w.l.checkIncomplete(t.Context()))
+		const requests = 3 // the instance key, the member record, the session
+		assert.Equal(t, requests*latency*expired/parallelReads, time.Since(began))
+		assert.Len(t, w.l.View.ExpiredMembers(), expired)
+		assert.Empty(t, w.l.dueSuspects(time.Now().Add(time.Hour)))
+	})
+}
+
+func TestLeader_AddsExpiredSuspectsAlthoughAnotherCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newViewFixture(t)
+		reg := failingReads{memory.New().Client("leader"), w.l.Self.Keys.Member("b.B")}
+		w.l.Self.Reg, w.l.Elector, w.l.Progress = reg, &elector.Elector{}, &elector.Progress{}
+		for _, inc := range []string{"a.A", "b.B", "c.C"} {
+			w.l.addIncarnation(inc)
+		}
+		w.l.updateSuspects(time.Now(), w.l.View.HasBothRecords)
+		time.Sleep(elector.MissingGrace)
+
+		require.ErrorIs(t, w.l.checkIncomplete(t.Context()), registry.ErrUnavailable)
+		assert.Equal(t, []string{"a.A", "c.C"}, w.l.View.ExpiredMembers())
+		require.NoError(t, w.l.checkIncomplete(t.Context()), "the suspect that cannot be read is not due in the next round")
+		assert.Equal(t, []string{"b.B"}, w.l.dueSuspects(time.Now().Add(elector.MissingGrace)))
+	})
+}
+
+// failingReads is a registry of which one key cannot be read.
+type failingReads struct {
+	registry.Registry
+	key registry.Key
+}
+
+func (r failingReads) Get(ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
+	if key == r.key {
+		return registry.Entry{}, registry.ErrUnavailable
+	}
+	return r.Registry.Get(ctx, key, o)
 }
