@@ -23,7 +23,7 @@ func (o *Judge) JudgeSettled(now time.Time, slack time.Duration) {
 		} else if len(j.plan.Owners) > 0 || j.plan.Problem == "" {
 			o.addJobViolation(9, j, "all members that offer the job are disabled or lack labels, but %d members own shards, and the problem of the plan is %q", len(j.plan.Owners), j.plan.Problem)
 		}
-		if j.plan.Resets != j.control.Resets {
+		if j.plan.Resets < j.control.Resets || j.plan.Resets > max(j.control.Resets, j.resetsBefore) {
 			o.addJobViolation(9, j, "operators asked for %d resets, but the plan has %d", j.control.Resets, j.plan.Resets)
 		}
 		if j.plan.Disabled != j.control.Shards {

@@ -10,6 +10,7 @@ import (
 // beginLife begins the records of a job, at first or after it was forgotten. Fences and calls go on.
 func (j *jobState) beginLife() {
 	forgotten, override := j.stored, j.control.Override
+	j.resetsBefore = max(j.resetsBefore, j.control.Resets)
 	j.plan, j.control, j.hasControl, j.stored, j.inForce = nil, controlRecord{}, false, nil, nil
 	j.sources = sources{overrides: []json.RawMessage{nil}}
 	if forgotten != nil { // a leader that has not observed the deletions may begin with it, and with its override, for a while

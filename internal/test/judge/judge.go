@@ -77,6 +77,7 @@ type jobState struct {
 	sources       sources              // of definitions in force
 	firstLife     int                  // of its fires and triggers, since an operator has forgotten it
 	forgotten     time.Time            // when that was
+	resetsBefore  int                  // that operators had asked for then; a leader that has not observed it may begin a plan with them
 	hasControl    bool
 	counts        tallies     // of the observed commits
 	perhapsPassed int         // the part of counts.Skipped that a leader with an older plan of the followed job does not count

@@ -41,12 +41,12 @@ func (o *Judge) judgePlan(c *Commit, op *registry.Op, j *jobState) {
 
 // judgeResets judges the number of resets of a plan.
 func (o *Judge) judgeResets(j *jobState, p *planRecord) {
-	before := 0
+	before := j.resetsBefore
 	if j.plan != nil {
 		before = j.plan.Resets
 	}
 	switch {
-	case p.Resets < before || p.Resets > j.control.Resets:
+	case j.plan != nil && p.Resets < before || p.Resets > max(before, j.control.Resets):
 		o.addJobViolation(9, j, "the plan has %d resets after %d, but operators asked for %d", p.Resets, before, j.control.Resets)
 	case j.plan != nil && p.Resets > before && p.last().Number == j.plan.last().Number:
 		o.addJobViolation(9, j, "the plan has %d resets after %d, but no new epoch", p.Resets, before)
