@@ -49,7 +49,7 @@ func (o *Operator) Acts(ctx context.Context, job string) ([]Act, error) {
 	if err != nil {
 		return nil, fmt.Errorf("acts on %q: %w", job, err)
 	}
-	c, _, err := o.readControl(ctx, def)
+	c, err := o.readControl(ctx, def)
 	if err != nil {
 		return nil, fmt.Errorf("acts on %q: %w", job, err)
 	}

@@ -69,7 +69,7 @@ func (o *Operator) Retry(ctx context.Context, job string, fire time.Time) (Retri
 // findFailed returns the shards whose last attempt at a fire failed, as far as the records name them, and how many they
 // do not name.
 func (o *Operator) findFailed(ctx context.Context, segment string, fire record.Instant) (failed shardset.Set, more int, err error) {
-	p, err := o.readPlan(ctx, segment)
+	p, _, err := o.readPlan(ctx, segment)
 	if p == nil || err != nil {
 		return failed, 0, err
 	}

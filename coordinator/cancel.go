@@ -45,7 +45,7 @@ func (o *Operator) Cancel(ctx context.Context, job string, shards ...int) ([]Run
 
 // findRuns returns the runs of shards that are in progress or pending; of all shards if none is named.
 func (o *Operator) findRuns(ctx context.Context, segment string, shards []int) (record.Runs, error) {
-	p, err := o.readPlan(ctx, segment)
+	p, _, err := o.readPlan(ctx, segment)
 	if err != nil {
 		return nil, err
 	}

@@ -247,7 +247,7 @@ func (o *Operator) Intent(ctx context.Context, job string) (Intent, error) {
 	if err != nil {
 		return Intent{}, fmt.Errorf("intent for %q: %w", job, err)
 	}
-	c, _, err := o.readControl(ctx, def)
+	c, err := o.readControl(ctx, def)
 	if err != nil {
 		return Intent{}, fmt.Errorf("intent for %q: %w", job, err)
 	}
@@ -354,9 +354,10 @@ func (o *Operator) changeControl(ctx context.Context, job string, change func(*r
 		return err
 	}
 	for {
-		c, rev, err := o.readControl(ctx, def)
-		if err == nil && rev.IsZero() {
-			c.LastTrigger, err = o.findLastTrigger(ctx, segment)
+		c, rev, err := o.readStoredControl(ctx, segment)
+		var asRead []registry.Cond
+		if err == nil && c == nil {
+			c, asRead, err = o.createControl(ctx, def)
 		}
 		if err != nil {
 			return err
@@ -366,7 +367,7 @@ func (o *Operator) changeControl(ctx context.Context, job string, change func(*r
 			return err
 		}
 		c.Acts = c.Acts.With(o.newAct(what))
-		if again, err := o.putRecord(ctx, o.keys.Control(segment), rev, c); !again {
+		if again, err := o.putRecord(ctx, o.keys.Control(segment), rev, c, asRead...); !again {
 			return err
 		}
 	}
@@ -390,9 +391,9 @@ func (o *Operator) changeGroupControl(ctx context.Context, change func(*record.G
 	}
 }
 
-// putRecord replaces the record at rev, or creates one if rev is zero. It reports whether
-// another writer changed the record first, so that the caller must retry.
-func (o *Operator) putRecord(ctx context.Context, key registry.Key, rev registry.Rev, v any) (again bool, err error) {
+// putRecord replaces the record at rev, or creates one if rev is zero, on conditions. It reports
+// whether another writer changed a record first, so that the caller must retry.
+func (o *Operator) putRecord(ctx context.Context, key registry.Key, rev registry.Rev, v any, conds ...registry.Cond) (again bool, err error) {
 	value, err := record.Encode(v)
 	if err != nil {
 		return false, err
@@ -401,7 +402,7 @@ func (o *Operator) putRecord(ctx context.Context, key registry.Key, rev registry
 	if rev.IsZero() {
 		op = registry.Create(key, value)
 	}
-	_, err = registry.Apply(ctx, o.reg, registry.Txn{Then: []registry.Op{op}})
+	_, err = registry.Apply(ctx, o.reg, registry.Txn{If: conds, Then: []registry.Op{op}})
 	_, again = batch.FindConflict(err)
 	return again, err
 }
@@ -417,33 +418,51 @@ func (o *Operator) getRecord(ctx context.Context, key registry.Key) (e registry.
 
 // readControl returns the intent for a job. Without a control record, the intent is that of
 // the plan, which the first definition set by StartPaused; later definitions do not change it.
-func (o *Operator) readControl(ctx context.Context, def record.Job) (*record.Control, registry.Rev, error) {
+func (o *Operator) readControl(ctx context.Context, def record.Job) (*record.Control, error) {
 	segment := record.Segment(def.Name)
+	c, _, err := o.readStoredControl(ctx, segment)
+	if c != nil || err != nil {
+		return c, err
+	}
+	p, _, err := o.readPlan(ctx, segment)
+	if err != nil {
+		return nil, err
+	}
+	return controlWithoutRecord(def, p), nil
+}
+
+// readStoredControl returns the control record of a job, nil if there is none.
+func (o *Operator) readStoredControl(ctx context.Context, segment string) (*record.Control, registry.Rev, error) {
 	key := o.keys.Control(segment)
 	e, found, err := o.getRecord(ctx, key)
+	if err != nil || !found {
+		return nil, registry.Rev{}, err
+	}
+	c, err := record.DecodeControl(e.Value)
+	if err == nil {
+		err = record.CheckJobOf(key, c.Job)
+	}
 	if err != nil {
-		return nil, registry.Rev{}, err
+		return nil, registry.Rev{}, fmt.Errorf("read %s: %w", key, err)
 	}
-	if found {
-		c, err := record.DecodeControl(e.Value)
-		if err == nil {
-			err = record.CheckJobOf(key, c.Job)
-		}
-		if err != nil {
-			return nil, registry.Rev{}, fmt.Errorf("read %s: %w", key, err)
-		}
-		return c, e.Modified, nil
+	return c, e.Modified, nil
+}
+
+// createControl returns the first control record of a job, and the condition under which it is true:
+// a plan that a leader creates or changes meanwhile may absorb claims before they are read here.
+func (o *Operator) createControl(ctx context.Context, def record.Job) (c *record.Control, asRead []registry.Cond, err error) {
+	segment := record.Segment(def.Name)
+	p, rev, err := o.readPlan(ctx, segment)
+	if err != nil {
+		return nil, nil, err
 	}
-	var p *record.Plan
-	if e, found, err = o.getRecord(ctx, o.keys.Plan(segment)); err != nil {
-		return nil, registry.Rev{}, err
+	planAsRead := registry.Absent(o.keys.Plan(segment))
+	if p != nil {
+		planAsRead = registry.At(o.keys.Plan(segment), rev)
 	}
-	if found {
-		if p, err = record.DecodePlan(e.Value); err != nil {
-			return nil, registry.Rev{}, fmt.Errorf("read %s: %w", o.keys.Plan(segment), err)
-		}
-	}
-	return controlWithoutRecord(def, p), registry.Rev{}, nil
+	c = controlWithoutRecord(def, p)
+	c.LastTrigger, err = o.findLastTrigger(ctx, segment, p)
+	return c, []registry.Cond{planAsRead}, err
 }
 
 // controlWithoutRecord returns the intent for a job that has no control record. A nil plan means
@@ -461,11 +480,7 @@ func controlWithoutRecord(def record.Job, p *record.Plan) *record.Control {
 // its owners; without a plan, in those of all members, which may have owned shards before the
 // job was forgotten. It is needed if the control record, which counts triggers, was deleted: a
 // trigger whose number was used before would never run.
-func (o *Operator) findLastTrigger(ctx context.Context, segment string) (last uint64, err error) {
-	p, err := o.readPlan(ctx, segment)
-	if err != nil {
-		return 0, err
-	}
+func (o *Operator) findLastTrigger(ctx context.Context, segment string, p *record.Plan) (last uint64, err error) {
 	var incs []string
 	if p != nil {
 		incs = slices.Collect(maps.Keys(p.Owners))

@@ -15,6 +15,7 @@ import (
 	"github.com/rota-dev/rota/coordinator/internal/leader"
 	"github.com/rota-dev/rota/coordinator/internal/membertest"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
 )
@@ -111,6 +112,27 @@ func TestOperator(t *testing.T) {
 		require.NoError(t, o.Pause(t.Context(), "job"))
 		synctest.Wait()
 		assert.Equal(t, "2", g.ReadPlan("job").Disabled.String())
+	})
+	membertest.RunBubble(t, "numbers the first trigger after those of a plan that a leader makes at the same time", func(t *testing.T, g *membertest.Group) {
+		def := coordtest.Def("job", 0, 2, "")
+		g.PutRecord(g.Keys.Job("job"), def)
+		o, reg := g.NewOperator()
+		e, err := record.NewEpoch(1, 1, []byte(def))
+		require.NoError(t, err)
+		for i, before := range []uint64{5, 7} { // no plan, and a plan that changes
+			reg.BeforeTxn(membertest.OnFirstWrite(membertest.IsKey(g.Keys.Control("job")), func() {
+				plan, err := record.Encode(&record.Plan{
+					Format: record.Format, Job: "job", Epochs: []record.Epoch{e}, Owners: map[string]shardset.Set{},
+					Watermarks: record.Watermarks{}.Raise(shardset.Of(1), record.Watermark{Trigger: before}),
+				})
+				require.NoError(t, err)
+				g.PutRecord(g.Keys.Plan("job"), string(plan))
+			}))
+			number, err := o.Trigger(t.Context(), "job", "", nil)
+			require.NoError(t, err)
+			assert.Equal(t, before+1, number, i)
+			g.RemoveRecord(g.Keys.Control("job"))
+		}
 	})
 	membertest.RunBubble(t, "keeps away from a namespace that a newer version has made", func(t *testing.T, g *membertest.Group) {
 		g.PutRecord(g.Keys.Meta(), fmt.Sprintf(`{"format":%d}`, record.Format+1))

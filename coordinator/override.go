@@ -97,7 +97,7 @@ func (o *Operator) previewOverride(ctx context.Context, job string, ov Override)
 	if err != nil {
 		return out, err
 	}
-	c, _, err := o.readControl(ctx, def)
+	c, err := o.readControl(ctx, def)
 	if err != nil {
 		return out, err
 	}

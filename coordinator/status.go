@@ -185,11 +185,11 @@ func (o *Operator) readStatus(ctx context.Context, job string) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	c, _, err := o.readControl(ctx, def)
+	c, err := o.readControl(ctx, def)
 	if err != nil {
 		return Status{}, err
 	}
-	plan, err := o.readPlan(ctx, segment)
+	plan, _, err := o.readPlan(ctx, segment)
 	if err != nil {
 		return Status{}, err
 	}
@@ -288,17 +288,17 @@ func (st *Status) addPlan(p *record.Plan) {
 }
 
 // readPlan returns the plan of a job, nil if there is none.
-func (o *Operator) readPlan(ctx context.Context, segment string) (*record.Plan, error) {
+func (o *Operator) readPlan(ctx context.Context, segment string) (*record.Plan, registry.Rev, error) {
 	key := o.keys.Plan(segment)
 	e, found, err := o.getRecord(ctx, key)
 	if err != nil || !found {
-		return nil, err
+		return nil, registry.Rev{}, err
 	}
 	p, err := record.DecodePlan(e.Value)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", key, err)
+		return nil, registry.Rev{}, fmt.Errorf("read %s: %w", key, err)
 	}
-	return p, nil
+	return p, e.Modified, nil
 }
 
 // readMembers returns the status of each member for the job of st, by incarnation. The reads

@@ -25,7 +25,7 @@ var witnesses = map[string]witness{
 	"join: first member":        {scenario: "a cold start", seed: 344},
 	"join: free instance":       {scenario: "all at once", seed: 77},
 	"name successors: set seat": {scenario: "a cold start and a drain", seed: 245},
-	"operate: first control":    {scenario: "more at once", seed: 27},
+	"operate: first control":    {scenario: "more at once", seed: 59},
 	"operate: first definition": {scenario: "a cold start of two revisions", seed: 65},
 	"operate: set control":      {scenario: "more at once", seed: 279},
 	"operate: set definition":   {scenario: "more at once", seed: 13},
