@@ -117,6 +117,9 @@ func (h *Handle) List(ctx context.Context, dir registry.Key, list func(ctx conte
 //     was changed and nothing will be, see NotApplied;
 //   - any other error if t may have been applied, or may yet be: the error of Txn then wraps
 //     registry.ErrUnknownOutcome.
+//
+// Once the context has ended, an error that wraps registry.ErrNotApplied or
+// registry.ErrUnknownOutcome also wraps its cause.
 func (h *Handle) Txn(ctx context.Context, t registry.Txn, commit func(ctx context.Context, t registry.Txn) (registry.Rev, error)) (registry.Rev, error) {
 	if err := registry.CheckTxn(t, h.config.Limits); err != nil {
 		return registry.Rev{}, err
@@ -135,6 +138,8 @@ func (h *Handle) Txn(ctx context.Context, t registry.Txn, commit func(ctx contex
 		return registry.Rev{}, err
 	case !IsClassified(err) || isClosedOnly(err): // the cause of ctx wraps ErrClosed, and proves nothing
 		err = Unknown(CallError(ctx, err))
+	case errors.Is(err, registry.ErrNotApplied) && ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)):
+		err = fmt.Errorf("%w (%w)", err, context.Cause(ctx))
 	}
 	return registry.Rev{}, fmt.Errorf("commit: %w", err)
 }

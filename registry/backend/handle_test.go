@@ -301,6 +301,21 @@ func TestHandle_Txn(t *testing.T) {
 			require.ErrorIs(t, err, registry.ErrClosed)
 			require.False(t, registry.Retryable(err))
 		},
+		"is not applied, with the cause, if the context ends before it is sent": func(t *testing.T, h *Handle) {
+			wait := func(ctx context.Context, _ registry.Txn) (registry.Rev, error) {
+				<-ctx.Done()
+				return registry.Rev{}, NotApplied(ctx.Err())
+			}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(time.Second, func() { cancel(errCause) })
+			_, err := h.Txn(ctx, create, wait)
+			require.ErrorIs(t, err, registry.ErrNotApplied)
+			require.ErrorIs(t, err, errCause)
+			time.AfterFunc(time.Second, func() { _ = h.Close(t.Context(), nil) })
+			_, err = h.Txn(t.Context(), create, wait)
+			require.ErrorIs(t, err, registry.ErrNotApplied)
+			require.ErrorIs(t, err, registry.ErrClosed)
+		},
 		"is not applied if its context has ended before": func(t *testing.T, h *Handle) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
