@@ -45,6 +45,10 @@ var hygieneCases = []Case{
 		Code: "H07", Name: "handles are independent of each other",
 		Proves: []Promise{HandlesAreIndependent}, run: independentHandles,
 	},
+	{
+		Code: "H08", Name: "a session or watch whose opening overlaps Close ends with the handle",
+		Proves: []Promise{CloseClosesSessions, CloseEndsPendingCalls, OutcomesAreTrue}, run: openedDuringClose, Safety: true,
+	},
 }
 
 func noGoroutineLeft(t *test) {
@@ -274,4 +278,59 @@ func independentHandles(t *test) {
 	t.assertHolds(t.handleB(), registry.Alive(s.ID()))
 	_, err := one.Get(t.ctx, "d/k", fresh)
 	require.True(t, errors.Is(err, registry.ErrClosed), fmt.Sprint(err))
+}
+
+// openedDuringClose opens a session and a watch and commits, and closes the handle at some moment
+// meanwhile. Each call returns ErrClosed, or the session or watch that it opened has ended.
+func openedDuringClose(t *test) {
+	const spread = 5 * time.Millisecond
+	b := t.handleB()
+	n := t.repeats(100, 12)
+	t.delayInBubble("a", spread/2)
+	for i := range n {
+		r := t.connect("a")
+		t.listFresh(r, "d") // over a connection that stands
+		key := registry.Key(fmt.Sprintf("d/k%03d", i))
+		var s registry.Session
+		var w registry.Watcher
+		calls := []func() error{
+			func() (err error) { s, err = r.OpenSession(t.ctx, registry.SessionOptions{TTL: t.ttl}); return err },
+			func() (err error) { w, err = r.Watch(t.ctx, "d", registry.WatchOptions{}); return err },
+			func() error {
+				_, err := r.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.Create(key, nil)}})
+				return err
+			},
+			func() error {
+				time.Sleep(time.Duration(i) * spread / time.Duration(n))
+				return r.Close(t.within(t.ttl))
+			},
+		}
+		errs := make([]error, len(calls))
+		t.runConcurrently(len(calls), func(i int) error {
+			errs[i] = calls[i]()
+			return nil
+		})
+		opened, watched, committed, closed := errs[0], errs[1], errs[2], errs[3]
+		require.NoError(t, closed, "Close")
+		if opened == nil {
+			require.NoError(t, inState(s, registry.SessionClosed), "a session of a closed handle")
+			require.ErrorIs(t, s.Err(), registry.ErrClosed)
+			t.awaitClosed(s.Lost(), 0, "Lost is closed")
+			t.assertHolds(b, registry.Dead(s.ID()))
+		} else {
+			require.ErrorIs(t, opened, registry.ErrClosed, "OpenSession")
+		}
+		if watched == nil {
+			_, watched = w.Next(t.ctx)
+		}
+		require.ErrorIs(t, watched, registry.ErrClosed, "Watch, or Next")
+		if committed == nil {
+			t.getFresh(b, key)
+			continue
+		}
+		require.ErrorIs(t, committed, registry.ErrClosed, "Txn")
+		if !errors.Is(committed, registry.ErrUnknownOutcome) { // it was not sent, or not applied
+			t.assertAbsent(b, key)
+		}
+	}
 }

@@ -106,6 +106,10 @@ var keyCases = []Case{
 		Code: "K23", Name: "callers may modify a value when the outcome of its transaction is unknown",
 		Proves: []Promise{WritesAreCopied}, Needs: []string{HoldCommit}, run: heldWritesAreCopies,
 	},
+	{
+		Code: "K24", Name: "callers may modify a transaction that the store executes after the call",
+		Proves: []Promise{WritesAreCopied}, Needs: []string{Stall}, run: stalledWritesAreCopies,
+	},
 }
 
 func valuesRoundTrip(t *test) {
@@ -677,4 +681,40 @@ func heldWritesAreCopies(t *test) {
 		}
 		t.assertAbsent(b, "d/other")
 	}
+}
+
+// stalledWritesAreCopies sends transactions to a stalled store, which may execute them when it
+// serves again, and reuses their memory for others.
+func stalledWritesAreCopies(t *test) {
+	a, b := t.handleA(), t.handleB()
+	rev := t.create(a, "d/set", "old")
+	holds, fails := registry.Absent("d/none"), registry.At("d/none", rev)
+	resume := t.store.Stall()
+	t.Cleanup(resume)
+	ops := []registry.Op{registry.Create("d/new", []byte("written")), registry.Set("d/set", rev, []byte("written"))}
+	for _, x := range []struct {
+		cond, reused registry.Cond
+		op           registry.Op
+	}{{holds, holds, ops[0]}, {holds, holds, ops[1]}, {fails, holds, registry.Create("d/never", nil)}} {
+		late := registry.Txn{If: []registry.Cond{x.cond}, Then: []registry.Op{x.op}}
+		_, err := a.Txn(t.within(200*time.Millisecond), late)
+		t.requireUnanswered(err)
+		copy(x.op.Value, "XXXXXXX")
+		late.If[0] = x.reused
+		if x.cond == holds {
+			late.Then[0] = registry.Create("d/other", nil)
+		}
+	}
+	resume()
+	t.awaitUsable(a)
+	t.awaitUsable(b)
+	t.settle(100 * time.Millisecond) // time for the late transactions
+	for _, op := range ops {
+		e, err := b.Get(t.ctx, op.Key, fresh)
+		if !errors.Is(err, registry.ErrNotFound) { // it may also be lost
+			require.NoError(t, err)
+			require.Contains(t, []string{"old", "written"}, string(e.Value), "%v", op)
+		}
+	}
+	t.assertAbsent(b, "d/other", "d/never")
 }

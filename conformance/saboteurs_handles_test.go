@@ -3,6 +3,8 @@ package conformance_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -108,4 +110,67 @@ var handleSaboteurs = []saboteur{
 			time.Sleep(time.Millisecond) // until it blocks
 		},
 	},
+	{
+		conformance.CloseClosesSessions, "leaves sessions open whose opening overlaps Close", "H08",
+		closeWhatIsOpen(func(r, other registry.Registry, opened func(end func())) *broken {
+			return &broken{Registry: r, session: func(ctx context.Context, o registry.SessionOptions) (registry.Session, error) {
+				x, err := other.OpenSession(ctx, o)
+				if err == nil {
+					opened(func() { _ = x.Close(context.Background()) })
+				}
+				return x, err
+			}}
+		}),
+	},
+	{
+		conformance.CloseEndsPendingCalls, "leaves watchers open whose opening overlaps Close", "H08",
+		closeWhatIsOpen(func(r, other registry.Registry, opened func(end func())) *broken {
+			return &broken{Registry: r, watch: func(ctx context.Context, dir registry.Key) (registry.Watcher, error) {
+				w, err := other.Watch(ctx, dir, registry.WatchOptions{})
+				if err == nil {
+					opened(func() { _ = w.Close() })
+				}
+				return w, err
+			}}
+		}),
+	},
+	{
+		conformance.OutcomesAreTrue, "reports a transaction that Close ended as not applied", "H08",
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+			rev, err := r.Txn(ctx, t)
+			if errors.Is(err, registry.ErrClosed) {
+				err = fmt.Errorf("%w: %w", registry.ErrNotApplied, registry.ErrClosed)
+			}
+			return rev, err
+		}),
+	},
+}
+
+// closeWhatIsOpen lets a saboteur open sessions or watchers by another handle. Close ends those
+// whose opening has returned.
+func closeWhatIsOpen(wrap func(r, other registry.Registry, opened func(end func())) *broken) func(testing.TB, *conformance.Store) {
+	return func(_ testing.TB, s *conformance.Store) {
+		connect := s.Connect
+		s.Connect = func(t testing.TB, machine string) registry.Registry {
+			r, other := connect(t, machine), connect(t, machine)
+			t.Cleanup(func() { _ = other.Close(context.Background()) })
+			var mu sync.Mutex
+			var ends []func()
+			b := wrap(r, other, func(end func()) {
+				mu.Lock()
+				defer mu.Unlock()
+				ends = append(ends, end)
+			})
+			b.close = func(ctx context.Context) error {
+				mu.Lock()
+				all := ends
+				mu.Unlock()
+				for _, end := range all {
+					end()
+				}
+				return r.Close(ctx)
+			}
+			return b
+		}
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -171,6 +172,21 @@ var sessionSaboteurs = []saboteur{
 				}
 				return st, until
 			}}
+		}),
+	},
+	{
+		conformance.SilenceSuspends, "reports Connected until the session of a stalled store is Lost", "S26",
+		whileStalled(func(st registry.SessionState, until time.Time) (registry.SessionState, time.Time) {
+			if st == registry.SessionSuspended {
+				st = registry.SessionConnected
+			}
+			return st, until
+		}),
+	},
+	{
+		conformance.SafeUntilIsKept, "moves the safe-until when a stalled store accepts a renewal", "S26",
+		whileStalled(func(st registry.SessionState, until time.Time) (registry.SessionState, time.Time) {
+			return st, until.Add(3 * time.Second)
 		}),
 	},
 	{
@@ -417,5 +433,30 @@ func delayLoss(s registry.Session, by time.Duration) registry.Session {
 			}
 			return st, until
 		},
+	}
+}
+
+// whileStalled lets a saboteur change what sessions report while the store is stalled.
+func whileStalled(change func(registry.SessionState, time.Time) (registry.SessionState, time.Time)) func(testing.TB, *conformance.Store) {
+	return func(_ testing.TB, s *conformance.Store) {
+		var stalled atomic.Bool
+		stall := s.Stall
+		s.Stall = func() func() {
+			stalled.Store(true)
+			resume := stall()
+			return func() {
+				stalled.Store(false)
+				resume()
+			}
+		}
+		wrapSessions(s, func(_ string, x registry.Session) registry.Session {
+			return &brokenSession{Session: x, state: func() (registry.SessionState, time.Time) {
+				st, until := x.State()
+				if stalled.Load() {
+					return change(st, until)
+				}
+				return st, until
+			}}
+		})
 	}
 }

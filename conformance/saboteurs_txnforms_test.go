@@ -315,6 +315,27 @@ var txnFormSaboteurs = []saboteur{
 		},
 	},
 	{
+		conformance.WritesAreCopied, "reads the operations when a stalled store serves again", "K24",
+		sendWhenResumed(func(t registry.Txn) registry.Txn { return t }),
+	},
+	{
+		conformance.WritesAreCopied, "reads the values when a stalled store serves again", "K24",
+		sendWhenResumed(func(t registry.Txn) registry.Txn {
+			t.If, t.Then = slices.Clone(t.If), slices.Clone(t.Then)
+			return t
+		}),
+	},
+	{
+		conformance.WritesAreCopied, "reads the conditions when a stalled store serves again", "K24",
+		sendWhenResumed(func(t registry.Txn) registry.Txn {
+			t.Then = slices.Clone(t.Then)
+			for i := range t.Then {
+				t.Then[i].Value = slices.Clone(t.Then[i].Value)
+			}
+			return t
+		}),
+	},
+	{
 		conformance.OnlyOwnedKeysHaveOwners, "makes a plain key owned if its operation names a session", "K19",
 		alterNamedCreates,
 	},
@@ -388,4 +409,34 @@ func alterNamedCreates(_ testing.TB, s *conformance.Store) {
 			}
 		}
 	})(nil, s)
+}
+
+// sendWhenResumed lets a saboteur keep the transactions of a stalled store until it serves again.
+func sendWhenResumed(keep func(registry.Txn) registry.Txn) func(testing.TB, *conformance.Store) {
+	return func(_ testing.TB, s *conformance.Store) {
+		var late []func()
+		stalled := false
+		wrapHandles(s, func(r registry.Registry) registry.Registry {
+			return &broken{Registry: r, txn: func(ctx context.Context, t registry.Txn) (registry.Rev, error) {
+				if !stalled {
+					return r.Txn(ctx, t)
+				}
+				kept := keep(t)
+				late = append(late, func() { _, _ = r.Txn(context.Background(), kept) })
+				return registry.Rev{}, registry.ErrUnknownOutcome
+			}}
+		})
+		stall := s.Stall
+		s.Stall = func() func() {
+			stalled = true
+			resume := stall()
+			return sync.OnceFunc(func() {
+				stalled = false
+				resume()
+				for _, send := range late {
+					send()
+				}
+			})
+		}
+	}
 }

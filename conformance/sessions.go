@@ -81,6 +81,10 @@ var sessionCases = []Case{
 		Code: "S18", Name: "a session without answers is Suspended before it is Lost",
 		Proves: []Promise{SilenceSuspends}, Needs: []string{Partition}, run: silenceSuspends, Safety: true,
 	},
+	{
+		Code: "S26", Name: "a session of a stalled store is Suspended, and Lost by its own clock",
+		Proves: []Promise{SilenceSuspends, SafeUntilIsKept}, Needs: []string{Stall}, run: stallSuspends, Safety: true,
+	},
 }
 
 func uniqueIDs(t *test) {
@@ -483,28 +487,47 @@ func changedIsClosed(t *test) {
 	}, slices.Compact(seen), "the sequence of states, without repetitions")
 }
 
-// silenceSuspends repeats an observation in which the test itself was too slow to notice a state
-// that lasts for a small part of the TTL: that proves nothing about the registry.
 func silenceSuspends(t *test) {
+	t.awaitSilence(func() (heal func()) { return t.partition("a", Blackhole) })
+}
+
+func stallSuspends(t *test) {
+	t.awaitSilence(func() (resume func()) {
+		resume = t.store.Stall()
+		t.Cleanup(resume)
+		return resume
+	})
+	t.awaitUsable(t.handleA())
+}
+
+// awaitSilence observes a session without answers. It repeats an observation in which the test
+// itself was too slow to notice a state that lasts for a small part of the TTL: that proves
+// nothing about the registry.
+func (t *test) awaitSilence(silence func() (end func())) {
+	t.Helper()
 	const attempts = 5
 	for range attempts {
-		if observeSilence(t) {
+		if t.observeSilence(silence) {
 			return
 		}
+		t.awaitUsable(t.handleA())
 	}
 	t.Fatalf("in %d attempts the test was not scheduled often enough to observe a Suspended session", attempts)
 }
 
-// observeSilence reports whether it observed a session from Connected to Suspended to Lost. It
-// fails the case if the session skips Suspended, and reports false if it cannot tell that.
-func observeSilence(t *test) (observed bool) {
+// observeSilence reports whether it observed a session from Connected to Suspended to Lost, which
+// it must be by the last safe-until that an answer can have moved. It fails the case if the session
+// skips Suspended, and reports false if it cannot tell that.
+func (t *test) observeSilence(silence func() (end func())) (observed bool) {
+	t.Helper()
 	s := t.openSession(t.handleA())
-	heal := t.partition("a", Blackhole)
-	defer heal()
-	end := time.Now().Add(t.withSlack(s.TTL()))
+	defer silence()()
+	silent := time.Now()
+	end := silent.Add(t.withSlack(s.TTL()))
 	for last := time.Now(); ; {
 		lost := isClosed(s.Lost())
-		state := stateOf(s)
+		state, until := s.State()
+		require.False(t, until.After(silent.Add(s.TTL())), "safe-until moves without answers: it is %v after the last", until.Sub(silent))
 		starved := time.Since(last) > max(s.TTL()/50, 2*pollEvery)
 		last = time.Now()
 		switch {
