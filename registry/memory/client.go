@@ -195,9 +195,6 @@ func (c *Client) Close(ctx context.Context) error {
 // copyEntry returns a copy of e for one reader: stored entries are shared.
 func copyEntry(e *registry.Entry, buf []byte) registry.Entry {
 	c := *e
-	if cap(buf) < len(e.Value) {
-		buf = make([]byte, len(e.Value))
-	}
 	c.Value = append(buf[:0], e.Value...)
 	return c
 }

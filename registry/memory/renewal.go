@@ -37,7 +37,7 @@ func (x *session) canRest() bool {
 	sent := x.confirmed
 	for _, f := range x.flights {
 		sent = sent.Add(x.interval())
-		if f.dead || f != m.flight(sent, f.way) {
+		if f != m.flight(sent, f.way) {
 			return false
 		}
 	}

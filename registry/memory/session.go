@@ -112,7 +112,7 @@ func (x *session) TTL() time.Duration { return x.ttl }
 
 func (x *session) State() (registry.SessionState, time.Time) {
 	x.server.mu.RLock()
-	if x.resting || x.err != nil {
+	if x.resting {
 		defer x.server.mu.RUnlock()
 		return x.state, x.lastConfirmed(time.Now()).Add(x.span())
 	}
@@ -160,7 +160,8 @@ func endSessions(ctx context.Context, c *Client, all []*session) error {
 	s := c.server
 	end := func() error {
 		for _, x := range all {
-			s.endSession(x)
+			s.dropSession(x)
+			x.runUntil(time.Now())
 		}
 		return nil
 	}
@@ -233,15 +234,8 @@ func (s *Server) beginSession(x *session) error {
 	return nil
 }
 
-// endSession ends x at the server, if it lives, and deletes its owned keys, at one commit.
-func (s *Server) endSession(x *session) {
-	now := time.Now()
-	x.stopResting(now)
-	s.dropSession(x)
-	x.runUntil(now)
-}
-
-// dropSession is endSession for a session that is not at rest.
+// dropSession ends x at the server, if it lives, and deletes its owned keys, at one commit. x is
+// not at rest.
 func (s *Server) dropSession(x *session) {
 	if !x.alive {
 		return
@@ -253,7 +247,6 @@ func (s *Server) dropSession(x *session) {
 	for _, key := range gone {
 		s.removeNode(s.nodes[key])
 	}
-	x.owned = nil
 	s.publish()
 	s.recordSession(x, Commit{Ended: x.id, Gone: gone})
 }

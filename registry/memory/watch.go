@@ -104,8 +104,8 @@ func (w *watcher) Next(ctx context.Context) (registry.Batch, error) {
 			return registry.Batch{}, fmt.Errorf("watch %s: %w", w.dir.path, err)
 		}
 		b, err := w.takeDelta()
-		if b.Kind == 0 && err == nil {
-			b, err = w.takeSnapshot()
+		if b.Kind == 0 {
+			b = w.takeSnapshot()
 		}
 		switch {
 		case err != nil:
@@ -150,10 +150,11 @@ func (w *watcher) end(err error) {
 	close(w.done)
 }
 
-// takeDelta returns and removes the pending changes, or returns no Batch if none has arrived.
+// takeDelta returns and removes the pending changes. If none has arrived, it returns no Batch, and
+// the reason of the end if w has ended.
 func (w *watcher) takeDelta() (registry.Batch, error) {
 	w.mu.Lock()
-	if w.err != nil || len(w.pending) == 0 || w.muted || !w.due.IsZero() && time.Now().Before(w.due) {
+	if len(w.pending) == 0 || w.muted || time.Now().Before(w.due) {
 		defer w.mu.Unlock()
 		return registry.Batch{}, w.err
 	}
@@ -176,21 +177,21 @@ func (w *watcher) takeDelta() (registry.Batch, error) {
 
 // takeSnapshot returns a Snapshot if the next batch has to be one and it can be read, else no
 // Batch.
-func (w *watcher) takeSnapshot() (registry.Batch, error) {
+func (w *watcher) takeSnapshot() registry.Batch {
 	w.mu.Lock()
-	wanted := w.resync && w.err == nil
+	wanted := w.resync
 	w.mu.Unlock()
 	if !wanted {
-		return registry.Batch{}, nil
+		return registry.Batch{}
 	}
 
 	s := w.client.server
 	s.mu.RLock() // is locked before w.mu
 	w.mu.Lock()
 	if w.err != nil || w.muted || w.severed {
-		defer s.mu.RUnlock()
-		defer w.mu.Unlock()
-		return registry.Batch{}, w.err
+		w.mu.Unlock()
+		s.mu.RUnlock()
+		return registry.Batch{}
 	}
 	w.resync = false
 	b := registry.Batch{Kind: registry.Snapshot, Rev: s.rev()}
@@ -199,7 +200,7 @@ func (w *watcher) takeSnapshot() (registry.Batch, error) {
 	s.mu.RUnlock()
 
 	b.Puts = copySorted(found)
-	return b, nil
+	return b
 }
 
 // updateFaults applies the faults of the machine to w. The server's lock is held.
