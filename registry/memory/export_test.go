@@ -16,12 +16,28 @@ func Pending(w registry.Watcher) int {
 	return len(x.pending)
 }
 
+// Delayed reports whether the changes that w holds arrive later.
+func Delayed(w registry.Watcher) bool {
+	x := w.(*watcher)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return !x.due.IsZero()
+}
+
 // AtRest reports whether x rests, without a timer.
 func AtRest(x registry.Session) bool {
 	y := x.(*session)
 	y.server.mu.RLock()
 	defer y.server.mu.RUnlock()
 	return y.resting && (y.timer == nil || !y.timer.Stop()) // Stop reports whether it was set
+}
+
+// StopTimer stops the timer of x and reports whether it was set.
+func StopTimer(x registry.Session) bool {
+	y := x.(*session)
+	y.server.mu.Lock()
+	defer y.server.mu.Unlock()
+	return y.timer != nil && y.timer.Stop()
 }
 
 // NeverRest makes every renewal of x simulated from now on, by a message to x that never
@@ -40,6 +56,29 @@ func NeverRest(x registry.Session) {
 // OnCollect calls f when w is garbage collected.
 func OnCollect(w registry.Watcher, f func()) {
 	runtime.AddCleanup(w.(*watcher), func(struct{}) { f() }, struct{}{})
+}
+
+// TakeSnapshot makes w read a Snapshot, as Next does when no change is pending.
+func TakeSnapshot(w registry.Watcher) registry.Batch { return w.(*watcher).takeSnapshot() }
+
+// RetainedChanges returns the number of published changes and of their directories that s refers
+// to.
+func RetainedChanges(s *Server) (n int) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, d := range s.touched[:cap(s.touched)] {
+		if d != nil {
+			n++
+		}
+	}
+	for _, d := range s.dirs {
+		for _, c := range d.fresh[:cap(d.fresh)] {
+			if c != (change{}) {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // CheckNothingLeft returns an error if a server without keys, watchers and sessions still
