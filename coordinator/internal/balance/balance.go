@@ -81,12 +81,17 @@ func AssignUnowned(jobs []Job, members []Member) [][]string {
 
 // assignAll assigns the shards of all jobs, those with blocked shards first.
 func (b *balancer) assignAll() {
+	open := 0
 	for j := range b.jobs {
-		if b.jobs[j].blocked != nil {
-			b.assignBlockedJob(&b.jobs[j])
+		switch job := &b.jobs[j]; {
+		case job.blocked != nil:
+			b.assignBlockedJob(job)
+		case job.extras > 0:
+			job.openIndex = open
+			open++
 		}
 	}
-	b.assignUnblockedJobs()
+	b.assignUnblockedJobs(open)
 }
 
 const (
@@ -101,8 +106,7 @@ type balancer struct {
 	jobs    []jobState
 	total   []int // by member: its load and its shards of all jobs, as assigned so far
 
-	// need holds, by member, how many shards of the current job it lacks; negative if it has too many.
-	// Between two jobs it is all zeros.
+	// need holds, by able member, how many shards of the current job it lacks; negative if it has too many.
 	need       []int
 	pieces     []piece // buffer of releaseSurplus
 	fractional []int   // buffer of fractionalMembers
@@ -120,7 +124,7 @@ type jobState struct {
 	// frozen are the shards that began to move.
 	frozen shardset.Set
 	// weights is the sum of the able members' weights, or 0 if all are equal. In that case each is
-	// the minimum number of shards of every able member; else see balancer.minShards.
+	// the minimum number of shards of every able member; else see balancer.weightedMin.
 	weights, each int
 	// extras is how many able members get one shard more than their minimum.
 	extras int
@@ -199,15 +203,12 @@ func (b *balancer) computeQuota(job *jobState) {
 	}
 	job.extras = n
 	for _, m := range job.able {
-		job.extras -= b.minShards(job, m)
+		job.extras -= b.weightedMin(job, m)
 	}
 }
 
-// minShards returns an able member's share of a job, rounded down.
-func (b *balancer) minShards(job *jobState, m int) int {
-	if job.weights == 0 {
-		return job.each
-	}
+// weightedMin returns an able member's share of a job, rounded down, if weights differ.
+func (b *balancer) weightedMin(job *jobState, m int) int {
 	return len(job.owner) * b.weight[m] / job.weights
 }
 
@@ -226,8 +227,9 @@ func (b *balancer) fractionalMembers(job *jobState) []int {
 	return b.fractional
 }
 
-// Shares are added up in parts of a shard. A sum closer than near to a whole number is rounded to it. That
-// exceeds the rounding errors of 10,000 jobs, and is too small to add up to a shard over 10,000 members.
+// Shares are added up in parts of a shard, each rounded down. A sum that lacks at most near of a whole number
+// is rounded up to it. That exceeds the rounding errors of 10,000 jobs, and is too small to add up to a
+// shard over 10,000 members.
 const (
 	parts = 1 << 30
 	near  = parts >> 15
@@ -255,10 +257,9 @@ func (b *balancer) subtractAims() (left []int64) {
 		}
 	}
 	for m := range aim {
-		b.total[m] -= int((aim[m] + near) / parts)
-		if aim[m] %= parts; aim[m] < near || aim[m] >= parts-near {
-			aim[m] = 0
-		}
+		whole := (aim[m] + near) / parts
+		b.total[m] -= int(whole)
+		aim[m] = max(aim[m]-whole*parts, 0)
 	}
 	return aim
 }
@@ -307,16 +308,9 @@ func lookUpOwners(owner []int, ids []string, index map[string]int) {
 	}
 }
 
-// assignUnblockedJobs assigns the shards of all jobs without blocked shards. It decides for all jobs
-// together which members get an extra, and then for each job which shards move.
-func (b *balancer) assignUnblockedJobs() {
-	open := 0
-	for j := range b.jobs {
-		if job := &b.jobs[j]; job.blocked == nil && job.extras > 0 {
-			job.openIndex = open
-			open++
-		}
-	}
+// assignUnblockedJobs assigns the shards of all jobs without blocked shards, of which open have extras. It
+// decides for all jobs together which members get an extra, and then for each job which shards move.
+func (b *balancer) assignUnblockedJobs(open int) {
 	x := newExtras(len(b.members), open)
 	for j := range b.jobs {
 		job := &b.jobs[j]
@@ -329,7 +323,6 @@ func (b *balancer) assignUnblockedJobs() {
 		}
 		for _, m := range job.able {
 			b.total[m] += b.need[m]
-			b.need[m] = 0
 		}
 	}
 	x.solve(b.total, b.subtractAims())
@@ -359,7 +352,7 @@ func (b *balancer) computeNeed(job *jobState) {
 		}
 	} else {
 		for _, m := range job.able {
-			b.need[m] = b.minShards(job, m)
+			b.need[m] = b.weightedMin(job, m)
 		}
 	}
 	for _, m := range job.owner {

@@ -120,8 +120,9 @@ func (s *blockedJob) weightOf(m int) int64 {
 }
 
 // evenOut transfers shards to members that are lower by more than one, along paths over other members if
-// necessary, until no path is left. Then the counts are as even as possible: a member without a path will
-// not get one later, as in extras.evenTotals.
+// necessary, until no path is left. The highest member passes on a shard first, and the first of several.
+// In the end the counts are as even as possible: a member without a path will not get one later, as in
+// extras.evenTotals.
 func (s *blockedJob) evenOut() {
 	done := make([]bool, len(s.count))
 	for {
@@ -135,10 +136,7 @@ func (s *blockedJob) evenOut() {
 			return
 		}
 		path := s.findPath(from)
-		if len(path) == 0 {
-			done[from] = true
-			continue
-		}
+		done[from] = len(path) == 0
 		// From the far end, so that no member passes on the shard that it has just received.
 		for i := len(path) - 1; i > 0; i-- {
 			passable := s.transferable(path[i-1], path[i])
@@ -152,7 +150,8 @@ func (s *blockedJob) evenOut() {
 }
 
 // findPath returns a path of members, each of which can pass a shard to the next, to the lowest member
-// that can be reached. It returns nil if that one is not lower by more than one shard.
+// that can be reached, and of several to the nearest. It returns nil if that one is not lower by more than
+// one shard.
 func (s *blockedJob) findPath(from int) []int {
 	noMore := make([]int, len(s.count))
 	least := s.findLeastLoaded(noMore, func(int) bool { return true })

@@ -172,7 +172,7 @@ func (x *extras) evenTotals() (changed bool) {
 		if from == noMember {
 			return changed
 		}
-		to := x.findPaths(from, done)
+		to := x.findPaths(from)
 		if x.gainOfOneLess(from) <= x.costOfOneMore(to) {
 			for m := range n {
 				done[m] = done[m] || x.dist[m] < unreached
@@ -184,7 +184,8 @@ func (x *extras) evenTotals() (changed bool) {
 	}
 }
 
-// findHighest returns the member, of those not done, that gains most by one shard less.
+// findHighest returns the member, of those not done, that gains most by one shard less, and the first of
+// several.
 func (x *extras) findHighest(done []bool) int {
 	most := noMember
 	for m := range x.total {
@@ -211,9 +212,9 @@ func (x *extras) transferSize(from, to int) int {
 	return max(1, min(x.total[from]-high, low-x.total[to]))
 }
 
-// findPaths finds the cheapest paths from a member to all others that are not left out. It returns the
-// reached member for which one more shard costs least, and of several the nearest.
-func (x *extras) findPaths(from int, leftOut []bool) (least int) {
+// findPaths finds the cheapest paths from a member to all others. It returns the reached member for which
+// one more shard costs least, and of several the nearest.
+func (x *extras) findPaths(from int) (least int) {
 	n := len(x.total)
 	for m := range n {
 		x.dist[m] = unreached
@@ -224,7 +225,7 @@ func (x *extras) findPaths(from int, leftOut []bool) (least int) {
 		m := x.queue[head]
 		x.queued[m] = false
 		for to, p := range x.price[m*n : (m+1)*n] {
-			if p == noTransfer || leftOut[to] || x.dist[m]+int(p) >= x.dist[to] {
+			if p == noTransfer || x.dist[m]+int(p) >= x.dist[to] {
 				continue
 			}
 			x.dist[to], x.prev[to] = x.dist[m]+int(p), m
@@ -391,7 +392,7 @@ func (x *extras) cheapestPrice(from, to int) int8 {
 func (x *extras) countAvailable(from, to, want int) int {
 	price := x.price[from*len(x.total)+to]
 	n := 0
-	for w := 0; w < len(x.got[from]) && n < want; w++ {
+	for w := range x.got[from] {
 		n += bits.OnesCount64(x.jobsAtPrice(w, from, to, price))
 	}
 	return min(n, want)

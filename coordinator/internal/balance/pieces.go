@@ -21,7 +21,7 @@ func (b *balancer) releaseSurplus(job *jobState) {
 	b.pieces = b.pieces[:0]
 	for lo, hi := 0, 0; lo < len(owner); lo = hi {
 		m := owner[lo]
-		for hi = lo + 1; hi < len(owner) && owner[hi] == m; {
+		for hi < len(owner) && owner[hi] == m {
 			hi++
 		}
 		if m != noMember && b.need[m] < 0 {
@@ -31,7 +31,8 @@ func (b *balancer) releaseSurplus(job *jobState) {
 	slices.SortFunc(b.pieces, func(p, q piece) int {
 		return cmp.Or(cmp.Compare(p.hi-p.lo, q.hi-q.lo), cmp.Compare(p.lo, q.lo))
 	})
-	// Of a piece that is cut, the end is released that can join the neighbouring piece.
+	// Of a piece that is cut, the end is released that can join the neighbouring piece, and the upper one if
+	// both can or neither.
 	joins := func(shard int) bool {
 		return shard >= 0 && shard < len(owner) && (owner[shard] == noMember || b.need[owner[shard]] > 0)
 	}
