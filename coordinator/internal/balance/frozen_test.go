@@ -29,6 +29,8 @@ func TestBalance_MovesNoFrozenShardWithoutNeed(t *testing.T) {
 		job := Job{Owners: c.owners, Candidates: []int{0, 1}, Frozen: shardset.Of(0, 4, 7)} // the job has no shards 4 and 7
 		assert.Equal(t, [][]string{c.want}, Assign([]Job{job}, members), name)
 	}
-	job := Job{Owners: []string{"a", "a", "a", "b"}, Candidates: []int{0, 1}, Frozen: shardset.Of(0, 1, 2)}
+	job := Job{Owners: []string{"b", "a"}, Candidates: []int{0, 1}, Frozen: shardset.Of(0, 1)}
+	assert.Equal(t, [][]string{{"b", "a"}}, Assign([]Job{job}, members), "of members that could exchange them")
+	job = Job{Owners: []string{"a", "a", "a", "b"}, Candidates: []int{0, 1}, Frozen: shardset.Of(0, 1, 2)}
 	assert.Equal(t, [][]string{{"b", "a", "a", "b"}}, Assign([]Job{job}, members), "only as many as are too many")
 }
