@@ -204,7 +204,8 @@ func (e *Executor) Instance() string { return e.member.Instance() }
 
 // Register adds jobs, or replaces those of the same name. It may be called before and after
 // Start. If any job is invalid, Register returns all problems of all jobs, joined, each
-// wrapping ErrInvalidJob, and registers none.
+// wrapping ErrInvalidJob, and registers none. It copies the jobs: a later change of a map in one
+// has no effect.
 //
 // Definitions are stored for the whole fleet, and the one with the highest Revision is in
 // force. So a changed definition needs a higher Revision; otherwise it is not stored, and

@@ -41,6 +41,17 @@ func TestRegister(t *testing.T) {
 		require.NoError(t, e.Register(f.job(2, takes(time.Second))))
 		assert.Empty(t, log.String())
 	})
+	bubble(t, "copies the jobs: a later change of a map in one has no effect", func(t *testing.T, f *fleet) {
+		e, log := registering(t, f)
+		job := f.job(2, takes(0))
+		job.Name, job.ShardParams = "other", map[int]string{0: "x"}
+		require.NoError(t, e.Register(job))
+		job.ShardParams[0] = "y"
+		require.Empty(t, log.String())
+		require.NoError(t, e.Register(job))
+		assert.Contains(t, log.String(), replaced)
+		assert.Contains(t, log.String(), "job=other")
+	})
 	bubble(t, "of a withdrawn job logs nothing", func(t *testing.T, f *fleet) {
 		e, log := registering(t, f)
 		require.NoError(t, e.Withdraw(t.Context(), "job"))
