@@ -24,6 +24,22 @@ func TestLeader_FreshRead(t *testing.T) {
 		require.NoError(t, err)
 		assert.EqualValues(t, 7, read.Seen)
 	})
+	t.Run("has every claim committed before it, although plain reads are old", func(t *testing.T) {
+		keys, err := record.NewKeys("test", "default")
+		require.NoError(t, err)
+		server := memory.New()
+		l := &Leader{Restorer: NewRestorer(), Log: slog.New(slog.DiscardHandler), Self: elector.Self{Keys: keys, Reg: server.Client("a")}}
+		defer server.Lag("a")()
+		key := keys.Claims("x.x", "job")
+		_, err = server.Client("x").Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(key, []byte(`{"job":"job"}`))}})
+		require.NoError(t, err)
+		plain, err := l.Self.Reg.List(t.Context(), key.Dir(), registry.ReadOptions{})
+		require.NoError(t, err)
+		require.Empty(t, plain.Entries)
+		read, err := l.readClaims(t.Context(), "x.x")
+		require.NoError(t, err)
+		assert.Contains(t, read.Claims, "job")
+	})
 }
 
 // listing is a registry that calls meanwhile during each List.
