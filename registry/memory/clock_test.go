@@ -61,6 +61,25 @@ func TestWrittenAt(t *testing.T) {
 			assert.ErrorIs(t, err, registry.ErrInvalidKey)
 		}
 	})
+	bubble(t, "has the errors of a plain Get", func(t *testing.T, s *memory.Server) {
+		a := connect(t, s, "a")
+		create(t, a, "k", "1")
+		restore := s.Revoke("a")
+		_, err := registry.WrittenAt(t.Context(), a, "k")
+		require.ErrorIs(t, err, registry.ErrPermission)
+		restore()
+		heal := s.Partition("a")
+		checkDuration(t, memory.CallTimeout, func() {
+			_, err := registry.WrittenAt(t.Context(), a, "k")
+			require.ErrorIs(t, err, registry.ErrUnavailable)
+		})
+		heal()
+		s.Isolate("a") // the member answers, as it does plain reads
+		checkDuration(t, 0, func() {
+			_, err := registry.WrittenAt(t.Context(), a, "k")
+			require.NoError(t, err)
+		})
+	})
 	bubble(t, "of a registry without a clock is ErrNoClock, also through a prefix", func(t *testing.T, s *memory.Server) {
 		type plain struct{ registry.Registry }
 		reg := plain{connect(t, s, "a")}

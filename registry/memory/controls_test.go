@@ -2,6 +2,7 @@ package memory_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +23,39 @@ var cuts = []struct {
 	{"both ways", func(s *memory.Server) func() { return s.Partition("a") }, false},
 	{"requests", func(s *memory.Server) func() { return s.PartitionOneWay("a", memory.Requests) }, false},
 	{"replies", func(s *memory.Server) func() { return s.PartitionOneWay("a", memory.Replies) }, true},
+}
+
+func TestDirection_String(t *testing.T) {
+	for d, want := range map[memory.Direction]string{memory.Requests: "requests", memory.Replies: "replies", 0: "unknown"} {
+		require.Equal(t, want, d.String())
+	}
+}
+
+func TestExpire(t *testing.T) {
+	bubble(t, "a client that the server can reach loses its sessions at once, without a call of State", func(t *testing.T, s *memory.Server) {
+		x := openOwner(t, connect(t, s, "a"))
+		s.Expire("a")
+		checkDuration(t, 0, func() { <-x.Lost() })
+	})
+	bubble(t, "a client behind a delay loses its sessions when the reply arrives", func(t *testing.T, s *memory.Server) {
+		x := openOwner(t, connect(t, s, "a"))
+		time.Sleep(10 * ttl)
+		s.Delay("a", 0, time.Second)
+		begin := time.Now()
+		s.Expire("a")
+		sleepUntil(begin.Add(time.Second - 1))
+		require.Equal(t, registry.SessionConnected, state(x))
+		<-x.Lost()
+		require.Equal(t, time.Second, time.Since(begin))
+	})
+	bubble(t, "another client loses them when they run out on its own clock, without a call of State", func(t *testing.T, s *memory.Server) {
+		x := openOwner(t, connect(t, s, "a"))
+		begin := time.Now()
+		s.Partition("a")
+		s.Expire("a")
+		<-x.Lost()
+		require.Equal(t, span, time.Since(begin))
+	})
 }
 
 func TestCut(t *testing.T) {
@@ -167,6 +201,22 @@ func TestCut(t *testing.T) {
 		})
 	}
 
+	bubble(t, "every waiting read continues when the partition is healed", func(t *testing.T, s *memory.Server) {
+		a := connect(t, s, "a")
+		create(t, a, "k", "1")
+		heal := s.Partition("a")
+		time.AfterFunc(time.Second, heal)
+		checkDuration(t, time.Second, func() {
+			var reads sync.WaitGroup
+			for range 3 {
+				reads.Go(func() {
+					_, err := a.Get(t.Context(), "k", registry.ReadOptions{})
+					assert.NoError(t, err)
+				})
+			}
+			reads.Wait()
+		})
+	})
 	bubble(t, "calling heal twice heals once", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		first, second := s.Partition("a"), s.PartitionOneWay("a", memory.Replies)
@@ -459,6 +509,14 @@ func TestRestart(t *testing.T) {
 		_, err := a.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
 		require.ErrorIs(t, err, registry.ErrUnknownOutcome)
 		require.Empty(t, s.Dump())
+	})
+	bubble(t, "replies under way are lost", func(t *testing.T, s *memory.Server) {
+		a := connect(t, s, "a")
+		s.Delay("a", 0, time.Second)
+		time.AfterFunc(time.Second/2, s.Restart)
+		_, err := a.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
+		require.ErrorIs(t, err, registry.ErrUnknownOutcome)
+		require.Len(t, s.Dump(), 1)
 	})
 	bubble(t, "a paused server drops the requests that have arrived", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")

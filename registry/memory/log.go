@@ -50,8 +50,8 @@ func (s *Server) Log() []Commit {
 
 // Dump returns all stored entries, sorted by key. No fault affects it.
 func (s *Server) Dump() []registry.Entry {
+	var all []*registry.Entry
 	s.mu.RLock()
-	all := make([]*registry.Entry, 0, len(s.nodes))
 	for _, n := range s.nodes {
 		all = append(all, n.entry)
 	}

@@ -27,7 +27,7 @@ func TestLog(t *testing.T) {
 		}
 		rev, err := b.Txn(t.Context(), t1)
 		require.NoError(t, err)
-		value[0], t1.If[0] = '2', registry.Absent("d/~o")
+		value[0], t1.If[0], t1.Then[0] = '2', registry.Absent("d/~o"), registry.Create("other", nil)
 		time.Sleep(time.Second)
 		_, err = b.Txn(t.Context(), t1)
 		require.ErrorIs(t, err, registry.ErrConflict)

@@ -73,9 +73,10 @@ func (s *Server) viewOf(m *machine, fresh bool) *view {
 }
 
 // refreshView brings the view of m up to date, because its clients are about to observe a
-// newer state. The server's lock is held, for reading at least.
+// newer state. The server's lock is held, for reading at least. The member of m has peers, or
+// had when that state was sent: Isolate stops fresh reads, commits and batches.
 func (s *Server) refreshView(m *machine) {
-	if m.view.Load() != nil && m.isolated == 0 {
+	if m.view.Load() != nil {
 		m.view.Store(s.newView())
 	}
 }
