@@ -32,7 +32,7 @@ func Cases() []Case {
 		{"Owned keys", slices.Concat(ownedCases, sessionEndCases)},
 		{"Locks", lockCases},
 		{"Limits", limitCases},
-		{"Faults", slices.Concat(faultCases, delayCases)},
+		{"Faults", slices.Concat(faultCases, delayCases, cutOffCases)},
 		{"Members", memberCases},
 		{"Histories", historyCases},
 		{"Hygiene", hygieneCases},

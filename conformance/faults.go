@@ -275,10 +275,12 @@ func lostReply(t *test) {
 	}
 }
 
+// heldCommit delivers transactions late: after a newer write, after the same transaction was sent
+// again, and with nothing before them, which shows that they arrive.
 func heldCommit(t *test) {
 	a, b := t.handleA(), t.handleB()
-	for _, newer := range []bool{false, true} { // whether another write precedes its arrival
-		dir := registry.Key(fmt.Sprintf("newer-%v", newer))
+	for _, before := range []string{"newer", "same", "nothing"} {
+		dir := registry.Key(before)
 		made := t.commitOps(b, registry.Create(dir.Join("set"), []byte("old")), registry.Create(dir.Join("del"), []byte("old")))
 		for _, op := range []registry.Op{
 			registry.Create(dir.Join("new"), []byte("late")),
@@ -291,17 +293,34 @@ func heldCommit(t *test) {
 			t.Cleanup(release)
 			_, err := a.Txn(t.within(200*time.Millisecond), x)
 			require.ErrorIs(t, err, registry.ErrUnknownOutcome)
-			if newer {
+			switch before {
+			case "newer":
 				overtake(t, b, op)
-			} else { // the same transaction, sent again, is applied first
+			case "same":
 				t.commit(b, x)
+			case "nothing":
+				release()
+				t.eventually(t.ttl, "the late transaction is applied", func() error { return t.checkApplied(b, x.ID, op) })
+				continue
 			}
-			before := t.listFresh(b, dir)
+			entries := t.listFresh(b, dir)
 			release()
 			t.settle(50 * time.Millisecond)
-			require.Equal(t, before, t.listFresh(b, dir), "after %v arrived late", op)
+			require.Equal(t, entries, t.listFresh(b, dir), "after %v arrived late", op)
 		}
 	}
+}
+
+// checkApplied returns an error unless op was the last change of its key, by transaction id.
+func (t *test) checkApplied(r registry.Registry, id registry.TxnID, op registry.Op) error {
+	if op.Kind == registry.OpDelete {
+		return t.checkAbsent(r, op.Key)
+	}
+	e, err := r.Get(t.ctx, op.Key, fresh)
+	if err == nil && e.Txn != id {
+		err = fmt.Errorf("%v is not applied", op)
+	}
+	return err
 }
 
 // overtake changes the key of op so that op conflicts.

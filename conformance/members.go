@@ -25,6 +25,10 @@ var memberCases = []Case{
 		Proves: []Promise{WatchOutlivesConnections}, Needs: []string{Isolate}, run: isolatedWatcher,
 	},
 	{
+		Code: "F28", Name: "plain reads at an isolated member never go back in time and see the handle's own writes",
+		Proves: []Promise{PlainReadsNeverGoBack, ReadYourWrites}, Needs: []string{Isolate}, run: isolatedReader,
+	},
+	{
 		Code: "S19", Name: "sessions survive a change of leader",
 		Proves: []Promise{SessionsAreRenewed}, Needs: []string{KillLeader}, run: leaderChange,
 	},
