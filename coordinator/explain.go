@@ -26,10 +26,10 @@ type Explanation struct {
 	Answers []Answer
 }
 
-// Answer explains one fire of some shards. Its texts are for people and not stable across versions.
+// Answer explains one fire or triggered run of some shards. Its texts are for people and not stable across versions.
 type Answer struct {
 	Shards []int     // in ascending order
-	Fire   time.Time // zero if the shards have no fire
+	Fire   time.Time // zero if the shards have no fire; that of a triggered run is Run.FireTime
 	// Gates are the conditions of a run in the order in which they were checked, up to the first one
 	// that stops the fire. Once the fire is claimed or skipped, those that matter only before are left
 	// out. docs/operating.md lists all gates.
@@ -68,6 +68,10 @@ const AllShards = -1
 
 // Explain explains why the fire of a shard at an instant has run or has not. A zero instant means the
 // newest fire that has come due. AllShards explains each shard of the job, and groups equal answers.
+//
+// The newest triggered run takes the place of the newest fire if the shard has had no fire, or if the run failed after the
+// fire had ended. An instant that the schedule does not have may be the FireTime of a triggered run. The records name
+// triggered runs until they have ended, and the latest failures of them.
 //
 // Explain uses records only. These show due, claimed, running and pending fires, the last claim of each
 // shard and the latest failures. The outcome of older fires is in the run history and the logs, and

@@ -37,6 +37,10 @@ const maxLead = 15 * time.Second
 // describeSettled describes the watermark that covers the fire.
 func (s *subject) describeSettled() result {
 	switch m := s.mark; {
+	case s.trigger > 0 && m.Trigger > s.trigger:
+		return pass("trigger %d of the shard was claimed later", m.Trigger)
+	case s.trigger > 0:
+		return pass("attempt %d, by %s", m.TriggerAttempt, s.claimer())
 	case m.Fire == s.fire && m.Attempt > 0:
 		return pass("attempt %d, by %s", m.Attempt, s.claimer())
 	case m.Fire == s.fire:
@@ -60,7 +64,10 @@ func (s *subject) describeSettled() result {
 // claimer names the instance whose claims record has the watermark.
 func (s *subject) claimer() string {
 	for _, inc := range sortedKeys(s.Claims) {
-		if m := s.Claims[inc].Watermarks.Of(s.shard); m.Epoch == s.mark.Epoch && m.Fire == s.mark.Fire && m.Attempt == s.mark.Attempt {
+		m := s.Claims[inc].Watermarks.Of(s.shard)
+		claimsFire := m.Epoch == s.mark.Epoch && m.Fire == s.mark.Fire && m.Attempt == s.mark.Attempt
+		claimsTrigger := m.Trigger == s.mark.Trigger && m.TriggerAttempt == s.mark.TriggerAttempt
+		if s.trigger == 0 && claimsFire || s.trigger > 0 && claimsTrigger {
 			return record.InstanceOf(inc)
 		}
 	}
@@ -70,6 +77,9 @@ func (s *subject) claimer() string {
 // explainUnclaimed explains why the owner, which could claim the fire, has not.
 func (s *subject) explainUnclaimed() result {
 	name := record.InstanceOf(s.owner)
+	if s.trigger > 0 {
+		return s.explainIdle(name)
+	}
 	if s.epoch == nil || s.program == nil {
 		return unclear("%s has not claimed the fire; its watermark is %v", name, s.mark.Fire)
 	}
@@ -85,13 +95,33 @@ func (s *subject) explainUnclaimed() result {
 	case fire == 0 && found.Skipped > 0:
 		return stop("see OnMisfire and CatchupWindow of the job; trigger the shard to make up for it", "%s will skip it, since it is too late for the job's policy", name)
 	}
-	return stop(fmt.Sprintf("if it stays so, look at the log of %s for \"store unreachable\" and for ERROR", name),
-		"%s owns the shard and may claim the fire, and has not yet", name)
+	return s.explainIdle(name)
+}
+
+// what returns the word for the subject.
+func (s *subject) what() string {
+	if s.trigger > 0 {
+		return "run"
+	}
+	return "fire"
+}
+
+func (s *subject) runText() string {
+	if s.trigger > 0 {
+		return "attempt at the run"
+	}
+	return "run of the fire"
+}
+
+// explainIdle describes an owner that has no reason on record not to claim.
+func (s *subject) explainIdle(owner string) result {
+	return stop(fmt.Sprintf("if it stays so, look at the log of %s for \"store unreachable\" and for ERROR", owner),
+		"%s owns the shard and may claim the %s, and has not yet", owner, s.what())
 }
 
 func (s *subject) checkRetry() result {
 	if s.state != rerunPending {
-		return pass("no attempt at the fire waits")
+		return pass("no attempt at the %s waits", s.what())
 	}
 	if s.run.NotBefore > s.Now {
 		r := stop("wait, or trigger the shard", "attempt %d failed%s; attempt %d waits until %s", s.run.Attempt-1, s.failureText(s.run.Attempt-1), s.run.Attempt, seconds(s.run.NotBefore))
@@ -113,7 +143,7 @@ func (s *subject) failureText(attempt int) string {
 // findFailure returns the recorded failure of an attempt at the fire; attempt 0 means the last one.
 func (s *subject) findFailure(attempt int) (last record.Failure, found bool) {
 	for _, f := range s.failures {
-		if f.Trigger != 0 || f.Fire != s.fire || !f.Shards.Has(s.shard) || attempt != 0 && f.Attempt != attempt {
+		if f.Trigger != s.trigger || f.Fire != s.fire || !f.Shards.Has(s.shard) || attempt != 0 && f.Attempt != attempt {
 			continue
 		}
 		if !found || f.Attempt > last.Attempt {
@@ -125,7 +155,7 @@ func (s *subject) findFailure(attempt int) (last record.Failure, found bool) {
 
 func (s *subject) checkWorker() result {
 	if s.state != claimed {
-		return pass("no run of the fire waits")
+		return pass("no %s waits", s.runText())
 	}
 	w := s.Members[s.runner].Waiting[s.Job]
 	switch {
@@ -152,7 +182,7 @@ func (s *subject) epochOf(r record.Ref) *record.Epoch {
 
 func (s *subject) checkRunning() result {
 	if s.state != claimed {
-		return pass("no run of the fire is on record as running")
+		return pass("no %s is on record as running", s.runText())
 	}
 	name := record.InstanceOf(s.runner)
 	if !s.isLive(s.runner) {
@@ -170,10 +200,12 @@ func (s *subject) checkRunning() result {
 }
 
 func (s *subject) checkOutcome() result {
-	exact := s.mark.Fire == s.fire && s.mark.Attempt > 0
-	attempt := 0
-	if exact {
-		attempt = s.mark.Attempt
+	exact, attempt := s.mark.Fire == s.fire && s.mark.Attempt > 0, s.mark.Attempt
+	if s.trigger > 0 {
+		exact, attempt = s.mark.Trigger == s.trigger, s.mark.TriggerAttempt
+	}
+	if !exact {
+		attempt = 0
 	}
 	if f, found := s.findFailure(attempt); found {
 		return s.describeFailure(f)
@@ -207,7 +239,7 @@ func (s *subject) checkOutcome() result {
 
 // findEndedFire returns the recorded end of the fire, which plans hold of jobs that other jobs follow.
 func (s *subject) findEndedFire() (record.EndedFire, bool) {
-	if s.Plan.Fires == nil {
+	if s.Plan.Fires == nil || s.trigger > 0 {
 		return record.EndedFire{}, false
 	}
 	return endedFire(s.Plan.Fires, s.fire)
@@ -215,7 +247,7 @@ func (s *subject) findEndedFire() (record.EndedFire, bool) {
 
 func (s *subject) describeFailure(f record.Failure) result {
 	if f.Error == due.CrashedRunError {
-		r := stop("retry the fire; see OnCrash and MaxAttempts of the job", "attempt %d was lost at %s: %s, and it is not made again", f.Attempt, seconds(f.At), f.Error).with(Retry)
+		r := stop("retry the "+s.what()+"; see OnCrash and MaxAttempts of the job", "attempt %d was lost at %s: %s, and it is not made again", f.Attempt, seconds(f.At), f.Error).with(Retry)
 		r.summary = fmt.Sprintf("was lost: the session of its owner expired during attempt %d, at %s or before, and it is not made again", f.Attempt, seconds(f.At))
 		return r
 	}
@@ -225,7 +257,7 @@ func (s *subject) describeFailure(f record.Failure) result {
 		r.last, r.do = true, "see the acts on the job, which have the fire of a retry"
 		return r
 	}
-	r := stop("remove the cause, then retry the fire", "attempt %d failed at %s: %s", f.Attempt, seconds(f.At), f.Error).with(Retry)
+	r := stop("remove the cause, then retry the "+s.what(), "attempt %d failed at %s: %s", f.Attempt, seconds(f.At), f.Error).with(Retry)
 	r.summary = fmt.Sprintf("failed: attempt %d ended at %s with: %s", f.Attempt, seconds(f.At), f.Error)
 	return r
 }
@@ -244,7 +276,7 @@ func (s *subject) mayHaveFailed() bool {
 	oldest := s.failures[0].At
 	for _, f := range s.failures {
 		oldest = min(oldest, f.At)
-		if f.Trigger == 0 && f.Fire == s.fire && f.More > 0 {
+		if f.Trigger == s.trigger && f.Fire == s.fire && f.More > 0 {
 			return true
 		}
 	}

@@ -52,7 +52,11 @@ func (s *subject) checkOffered() result {
 	}
 	switch {
 	case offers > 0:
-		return pass("%d of %s offer the job", offers, instances(live))
+		verb := "offer"
+		if offers == 1 {
+			verb = "offers"
+		}
+		return pass("%d of %s %s the job", offers, instances(live), verb)
 	case s.owner != "" && s.isAwaited(s.owner):
 		return pass("no live instance offers it; %s is awaited", record.InstanceOf(s.owner))
 	case unsupported > 0:
@@ -81,6 +85,9 @@ func (s *subject) checkInForce() result {
 		return stop(do, "no leader has made a plan yet (leader: %s)", s.leaderText())
 	}
 	last := s.Plan.Last()
+	if s.trigger > 0 && s.epoch == nil {
+		return pass("the definition of the run is not in the plan any more; revision %d is in force", last.Job().Revision)
+	}
 	pending := ""
 	if s.Definition != nil && s.Stored.Revision > last.Job().Revision {
 		pending = fmt.Sprintf("; revision %d is stored, and not in force yet", s.Stored.Revision)
@@ -127,6 +134,9 @@ func scheduleText(e *record.Epoch) string {
 }
 
 func (s *subject) checkDue() result {
+	if s.trigger > 0 {
+		return pass("trigger %d requested the run", s.trigger)
+	}
 	e := s.epoch
 	if e == nil { // the job is paused, or its schedule stopped
 		e = s.Plan.Last()
@@ -141,7 +151,7 @@ func (s *subject) checkDue() result {
 	case prog == nil:
 		return unclear("whether %s has the instant is not known here", scheduleText(e))
 	case s.fire == 0:
-		return stop("", "%s", s.describeNext(e, prog))
+		return s.describeNoFire(e, prog)
 	case s.fire > s.Now && s.state == notClaimed:
 		if s.schedules(e, prog) {
 			return stop("", "the fire is due in %v", time.Duration(s.fire-s.Now).Round(time.Second))
@@ -156,6 +166,18 @@ func (s *subject) checkDue() result {
 		return unclear("%s counts from the ends of runs, so its earlier instants are not on record. %s", scheduleText(e), s.describeNext(e, prog))
 	}
 	return stop("ask for an instant of the schedule", "%s does not have the instant. %s", scheduleText(e), s.describeNext(e, prog))
+}
+
+// describeNoFire describes a shard that has had no fire, and whose triggers, if there were any, have ended without a
+// failure on record.
+func (s *subject) describeNoFire(e *record.Epoch, prog due.Program) result {
+	next := s.describeNext(e, prog)
+	if s.mark.Trigger == 0 {
+		return stop("", "%s", next)
+	}
+	r := pass("%s; trigger %d of the shard was claimed as attempt %d and has ended, and no failure of it is on record", next, s.mark.Trigger, s.mark.TriggerAttempt)
+	r.last = true
+	return r
 }
 
 // schedules reports whether the schedule of an epoch has the fire. A fire is due alone at its own instant.
@@ -181,6 +203,9 @@ func (s *subject) describeNext(e *record.Epoch, prog due.Program) string {
 		return fmt.Sprintf("the next fire is at %v", record.InstantOf(found.Wake))
 	}
 	next := prog.Due(from.Time(), until.Time(), from.Time()).Wake
+	if next.IsZero() && scheduleText(e) == `the schedule "on trigger"` {
+		return "the job runs by triggers only"
+	}
 	if next.IsZero() {
 		return "it has no further fire"
 	}
@@ -192,6 +217,12 @@ func (s *subject) checkIntent() result {
 	rule, damaged := s.damage(key)
 	applied := s.Control == nil || s.Control.Paused == s.Plan.Paused && s.Control.Stopped == s.Plan.Stopped
 	switch {
+	case s.trigger > 0 && s.Plan.GroupPause != nil:
+		return stop("resume the group", "all jobs of the group are paused%s; triggers wait for the resume", heldText(s.Group.HeldBy)).with(ResumeGroup)
+	case s.trigger > 0 && s.Plan.Paused && applied:
+		return stop("resume the job", "the job is paused%s; triggers wait for the resume", s.heldText()).with(Resume)
+	case s.trigger > 0 && s.Plan.Disabled.Has(s.shard):
+		return stop("enable the shard", "the shard is disabled, and its triggers wait until it is enabled").with(Enable)
 	case s.Plan.GroupPause != nil && s.epoch == nil:
 		return stop("resume the group", "all jobs of the group are paused%s, this one since %s; fires that come due during the pause are never run", heldText(s.Group.HeldBy), seconds(s.Plan.Last().Until)).with(ResumeGroup)
 	case s.Plan.GroupPause != nil:
@@ -202,7 +233,7 @@ func (s *subject) checkIntent() result {
 		return stop("resume the job", "the job is paused since %s%s; fires that come due during the pause are never run", seconds(s.Plan.Last().Until), s.heldText()).with(Resume)
 	case s.Plan.Paused:
 		return stop("resume the job", "the job is paused%s; fires that were due before wait for the resume", s.heldText()).with(Resume)
-	case s.Plan.Stopped && s.epoch == nil:
+	case s.Plan.Stopped && s.epoch == nil && s.trigger == 0:
 		return stop("resume the job, or trigger it", "the schedule of the job is stopped since %s%s; the job runs by triggers only", seconds(s.Plan.Last().Until), s.heldText()).with(Resume)
 	case s.Plan.Disabled.Has(s.shard) && s.state == rerunPending:
 		return stop("enable the shard", "the shard is disabled, and its re-run waits until it is enabled").with(Enable)
@@ -418,14 +449,14 @@ func (s *subject) checkAhead() result {
 	}
 	for _, t := range s.Plan.Triggers {
 		e, ok := s.Plan.Epoch(t.Epoch)
-		if ok && t.Number > s.mark.Trigger && due.TriggerTargets(t, e).Has(s.shard) {
+		if ok && t.Number > s.mark.Trigger && (s.trigger == 0 || t.Number < s.trigger) && due.TriggerTargets(t, e).Has(s.shard) {
 			return stop("wait", "trigger %d of %s goes first", t.Number, seconds(t.At))
 		}
 	}
 	for i := range s.Plan.Epochs {
 		e := &s.Plan.Epochs[i]
 		prog := s.programs[e.Number]
-		if s.epoch == nil || e.Number >= s.epoch.Number || prog == nil || s.shard >= e.Job().Shards {
+		if s.trigger > 0 || s.epoch == nil || e.Number >= s.epoch.Number || prog == nil || s.shard >= e.Job().Shards {
 			continue
 		}
 		if found, ok := due.InEpoch(e, prog, s.mark, s.Now, false); ok && !found.Fire.IsZero() {

@@ -93,6 +93,30 @@ func (r *Records) editMember(inc string, f func(*record.Member)) {
 	r.Members[inc] = m
 }
 
+// triggered returns the first attempt at trigger n, which was requested 10 s before the fifth minute.
+func triggered(n uint64) record.Ref {
+	return record.Ref{Epoch: 1, Fire: coordtest.At(5) - record.Instant(10*time.Second), Trigger: n, Attempt: 1}
+}
+
+// byTriggerOnly makes the job one without fires of a schedule.
+func (r *Records) byTriggerOnly(t *testing.T) {
+	r.Plan.Epochs[0] = epoch(t, 1, coordtest.Start, `,"schedule":"on trigger"`)
+	r.Compile = func(json.RawMessage) (due.Program, error) { return never{}, nil }
+	r.Claims = map[string]record.Claims{incA: {Job: "job"}, incB: {Job: "job"}}
+}
+
+// request puts trigger n into the plan, for shard 0.
+func (r *Records) request(n uint64) {
+	only := shardset.Of(0)
+	r.Plan.Triggers = append(r.Plan.Triggers, record.Trigger{Number: n, At: triggered(n).Fire, Epoch: 1, Shards: &only})
+}
+
+// never is a Program without fires.
+type never struct{}
+
+func (never) Due(_, _, _ time.Time) due.Due     { return due.Due{} }
+func (never) SkipDue(_, _, _ time.Time) due.Due { return due.Due{} }
+
 // disown takes the owner of shard 0 away.
 func (r *Records) disown() { r.Plan.Owners[incA] = shardset.Of(1) }
 
@@ -347,6 +371,146 @@ func TestExplain_StopsAtEachGate(t *testing.T) {
 	for _, name := range GateNames() {
 		assert.True(t, stopped[name], "no case stops at %q", name)
 	}
+}
+
+// A job that runs by triggers only has no fire to explain: the newest run that was triggered takes the place of one.
+func TestExplain_OfATriggeredRun(t *testing.T) {
+	run := "The run of trigger 2, of " + triggered(2).Fire.String() + ","
+	failed := func(r *Records) {
+		r.claim(0, triggered(2).Watermark())
+		r.fail(0, triggered(2), "no such table")
+	}
+	retried := func(r *Records) {
+		failed(r)
+		r.editClaims(0, func(c *record.Claims) {
+			c.Failures[0].Again = true
+			c.Reruns = coordtest.Runs(shardset.Of(0), triggered(2).RetryAt(coordtest.At(7), time.Minute))
+		})
+	}
+	covered := map[string]bool{}
+	for _, c := range []struct {
+		name    string
+		gate    string
+		verdict Verdict
+		change  func(r *Records)
+		summary string
+		do      string
+		verb    Verb
+	}{
+		{"that failed", "outcome", Stop, failed, run + " failed: attempt 1 ended at " + seconds(triggered(2).Fire+1) + " with: no such table.", "remove the cause, then retry the run", Retry},
+		{"that failed and is retried", "retry", Stop, retried, run + " failed and is retried: attempt 2 waits until " + seconds(coordtest.At(7)) + ".", "wait, or trigger the shard", ""},
+		{"that failed and is retried now", "retry", Stop, func(r *Records) {
+			failed(r)
+			r.editClaims(0, func(c *record.Claims) {
+				c.Reruns = coordtest.Runs(shardset.Of(0), triggered(2).RetryAt(coordtest.At(5), time.Minute))
+			})
+		}, run + " has not run: attempt 2 may begin, and a has not claimed it yet.", "log of a", ""},
+		{"whose second attempt failed too", "outcome", Stop, func(r *Records) {
+			retried(r)
+			second := triggered(2)
+			second.Attempt = 2
+			r.claim(0, second.Watermark())
+			r.fail(0, second, "still no table")
+		}, run + " failed: attempt 2 ended at " + seconds(triggered(2).Fire+1) + " with: still no table.", "retry", Retry},
+		{"that was lost in a crash", "outcome", Stop, func(r *Records) {
+			r.claim(0, triggered(2).Watermark())
+			r.fail(0, triggered(2), due.CrashedRunError)
+		}, run + " was lost: the session of its owner expired during attempt 1", "retry the run", Retry},
+		{"that runs", "running", OK, func(r *Records) { r.run(0, triggered(2)) }, run + " runs on a, as attempt 1.", "", ""},
+		{"that waits for a worker", "worker", Stop, func(r *Records) {
+			r.run(0, triggered(2))
+			r.editMember(incA, func(m *record.Member) {
+				m.Waiting = map[string]record.Waiting{"job": {Shards: shardset.Of(0), Since: coordtest.At(5), Behind: "Workers 1"}}
+			})
+		}, run + " is claimed and waits for a worker of a", "sizing", ""},
+		{"that is not claimed", "claimed", Stop, func(r *Records) { r.request(2) }, run + " has not run: a owns the shard and may claim the run, and has not yet.", "log of a", ""},
+		{"behind another one", "ahead", Stop, func(r *Records) { r.request(1); r.request(2) }, run + " has not run: trigger 1 of", "wait", ""},
+		{"without an owner", "owner", Stop, func(r *Records) { r.request(2); r.disown() }, run + " has not run: the shard has no owner yet", "leader", ""},
+		{"of a paused job", "intent", Stop, func(r *Records) {
+			r.request(2)
+			r.Plan.Paused, r.Plan.Epochs[0].Until = true, coordtest.At(4)
+		}, run + " has not run: the job is paused; triggers wait for the resume.", "resume the job", Resume},
+		{"of a paused group", "intent", Stop, func(r *Records) {
+			r.request(2)
+			r.Plan.Paused, r.Plan.GroupPause = true, &record.OwnHold{}
+		}, run + " has not run: all jobs of the group are paused; triggers wait for the resume.", "resume the group", ResumeGroup},
+		{"of a disabled shard", "intent", Stop, func(r *Records) { r.request(2); r.Plan.Disabled = shardset.Of(0) }, run + " has not run: the shard is disabled, and its triggers wait until it is enabled.", "enable the shard", Enable},
+		{"of a stopped schedule", "claimed", Stop, func(r *Records) {
+			r.request(2)
+			r.Plan.Stopped, r.Plan.Epochs[0].Until = true, coordtest.At(4)
+		}, run + " has not run: a owns the shard", "log of a", ""},
+		{"that failed by a definition that is dropped", "outcome", Stop, func(r *Records) {
+			failed(r)
+			r.Plan.Epochs[0].Number = 2
+		}, run + " failed: attempt 1", "retry", Retry},
+		{
+			"that has ended", "due", OK, func(r *Records) { r.claim(0, triggered(2).Watermark()) },
+			"No fire: the job runs by triggers only; trigger 2 of the shard was claimed as attempt 1 and has ended, and no failure of it is on record.", "", "",
+		},
+		{"that followed a failed one", "due", OK, func(r *Records) {
+			failed(r)
+			r.claim(0, triggered(3).Watermark())
+		}, "No fire: the job runs by triggers only; trigger 3 of the shard", "", ""},
+		{"that there is none of", "due", Stop, func(*Records) {}, "No fire: the job runs by triggers only.", "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := world(t)
+			r.byTriggerOnly(t)
+			c.change(r)
+			a := Explain(*r, shardset.Of(0), 0)[0]
+			last := a.Gates[len(a.Gates)-1]
+			assert.Equal(t, c.gate, last.Name, "%+v", a)
+			assert.Equal(t, c.verdict, last.Verdict, "%+v", a)
+			assert.Equal(t, c.verdict == Stop, a.Stops)
+			assert.Contains(t, a.Summary, c.summary)
+			assert.Contains(t, a.Do, c.do)
+			assert.Equal(t, c.verb, a.Verb)
+			if c.gate != "due" {
+				assert.Equal(t, triggered(2).Fire, a.Fire, "rota retry needs it")
+			}
+		})
+		covered[c.gate] = true
+	}
+	assert.True(t, covered["outcome"] && covered["retry"])
+}
+
+// The screen of all jobs counts a shard as failing whose last run was triggered and failed, whenever its last fire was.
+func TestExplain_PrefersATriggeredRunThatFailedAfterTheFire(t *testing.T) {
+	later := record.Ref{Epoch: 1, Fire: coordtest.At(5) + 1, Trigger: 2, Attempt: 1}
+	world := func(t *testing.T) *Records {
+		r := world(t)
+		r.claim(0, coordtest.Fire(5, 1).Watermark())
+		r.claim(0, later.Watermark())
+		r.fail(0, later, "no such table")
+		return r
+	}
+	t.Run("that succeeded", func(t *testing.T) {
+		a := Explain(*world(t), shardset.Of(0), 0)[0]
+		assert.Contains(t, a.Summary, "The run of trigger 2, of "+later.Fire.String()+", failed")
+		assert.Equal(t, []any{Retry, later.Fire}, []any{a.Verb, a.Fire})
+	})
+	t.Run("and explains the fire if asked for it", func(t *testing.T) {
+		a := Explain(*world(t), shardset.Of(0), coordtest.At(5))[0]
+		assert.Contains(t, a.Summary, "The fire of "+coordtest.At(5).String()+" was run as attempt 1")
+	})
+	t.Run("and the run if asked for its instant", func(t *testing.T) {
+		r := world(t)
+		r.claim(0, coordtest.Fire(6, 1).Watermark())
+		r.Now = coordtest.At(6).Add(time.Second)
+		a := Explain(*r, shardset.Of(0), later.Fire)[0]
+		assert.Contains(t, a.Summary, "The run of trigger 2, of "+later.Fire.String()+", failed")
+		assert.Contains(t, Explain(*r, shardset.Of(0), 0)[0].Summary, "The fire of "+coordtest.At(6).String()+" succeeded", "the fire came later")
+	})
+	t.Run("but not to a fire that waits", func(t *testing.T) {
+		r := world(t)
+		r.Now = coordtest.At(6).Add(time.Second)
+		assert.Contains(t, Explain(*r, shardset.Of(0), 0)[0].Summary, "The fire of "+coordtest.At(6).String()+" has not run")
+	})
+	t.Run("nor to a fire that failed", func(t *testing.T) {
+		r := world(t)
+		r.fail(0, coordtest.Fire(5, 1), "earlier")
+		assert.Contains(t, Explain(*r, shardset.Of(0), 0)[0].Summary, "The fire of "+coordtest.At(5).String()+" failed")
+	})
 }
 
 func TestExplain_NamesTheVerbThatHelps(t *testing.T) {

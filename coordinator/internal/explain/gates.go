@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/due"
@@ -93,11 +94,12 @@ const (
 	settled            // its watermark covers the fire, and no run of it is left
 )
 
-// subject is a fire of a shard that is explained.
+// subject is a fire or a triggered run of a shard that is explained.
 type subject struct {
 	*Records
 	shard   int
 	fire    record.Instant
+	trigger uint64        // the number of the trigger; zero: a fire of the schedule
 	epoch   *record.Epoch // that the fire belongs to; nil: none on record
 	program due.Program   // of epoch; nil: it is not known
 	owner   string        // incarnation
@@ -117,7 +119,7 @@ func (r *Records) explainShard(shard int, fire record.Instant) Answer {
 			continue
 		}
 		res := g.check(s)
-		if g.name == "due" && s.fire == 0 && res.Verdict == Stop && s.isHeldUp() {
+		if g.name == "due" && s.fire == 0 && s.isHeldUp() {
 			res = pass("no fire is due; %s", res.detail)
 		}
 		a.Gates = append(a.Gates, Gate{g.name, res.Verdict, res.detail})
@@ -160,7 +162,65 @@ func (r *Records) newSubject(shard int, fire record.Instant) *subject {
 		}
 	}
 	s.findState()
+	if run, found := s.newestTriggered(fire); found && s.prefers(run, fire) {
+		s.trigger, s.fire, s.epoch, s.program = run.Trigger, run.Fire, nil, s.programs[run.Epoch]
+		if e, ok := r.Plan.Epoch(run.Epoch); ok {
+			s.epoch = e
+		}
+		s.findState()
+	}
 	return s
+}
+
+// newestTriggered returns the newest triggered run of the shard that is on record: of the instant asked for, or of any if
+// that is zero. A trigger whose runs have ended without a failure has no instant on record.
+func (s *subject) newestTriggered(asked record.Instant) (newest record.Ref, found bool) {
+	note := func(run record.Ref) {
+		if run.Trigger > newest.Trigger && (asked == 0 || run.Fire == asked) {
+			newest, found = run, true
+		}
+	}
+	for _, runs := range s.runners {
+		if run, ok := runs.Of(s.shard); ok {
+			note(run)
+		}
+	}
+	for _, g := range s.pending {
+		if g.Shards.Has(s.shard) {
+			note(g.Ref)
+		}
+	}
+	for _, f := range s.failures {
+		if f.Shards.Has(s.shard) && (asked != 0 || f.Trigger == s.mark.Trigger) {
+			note(f.Ref)
+		}
+	}
+	for _, t := range s.Plan.Triggers {
+		if e, ok := s.Plan.Epoch(t.Epoch); ok && t.Number > s.mark.Trigger && due.TriggerTargets(t, e).Has(s.shard) {
+			note(record.Ref{Epoch: t.Epoch, Fire: t.FireTime(), Trigger: t.Number, Attempt: 1})
+		}
+	}
+	return newest, found
+}
+
+// prefers reports whether to explain a triggered run in place of the fire that was found. If an instant is asked for, it
+// does so unless the schedule has the instant. Otherwise it does so if there is no fire, or if the run failed after
+// the fire had succeeded: the shard then counts as failing.
+func (s *subject) prefers(run record.Ref, asked record.Instant) bool {
+	if asked != 0 {
+		e, known := s.Plan.Epoch(run.Epoch)
+		prog := s.programs[run.Epoch]
+		return known && prog != nil && !due.CountsEnds(prog) && !s.schedules(e, prog)
+	}
+	if s.fire == 0 {
+		return true
+	}
+	if _, failed := s.findFailure(0); failed || s.state != settled || s.mark.Attempt == 0 || run.Fire == s.fire {
+		return false
+	}
+	return slices.ContainsFunc(s.failures, func(f record.Failure) bool {
+		return f.Trigger == run.Trigger && f.Shards.Has(s.shard) && f.At >= s.fire
+	})
 }
 
 // newestFire returns the newest instant of the schedule that has come, zero if none is known. It ignores the end
@@ -201,8 +261,12 @@ func (s *subject) newestFire() record.Instant {
 // findState finds out how far the fire has got.
 func (s *subject) findState() {
 	isOfFire := func(r record.Ref) bool {
+		if s.trigger > 0 {
+			return r.Trigger == s.trigger
+		}
 		return r.Trigger == 0 && r.Fire == s.fire && (s.epoch == nil || r.Epoch == s.epoch.Number)
 	}
+	s.state = notClaimed
 	for _, inc := range sortedKeys(s.runners) {
 		if run, ok := s.runners[inc].Of(s.shard); ok && isOfFire(run) {
 			s.state, s.run, s.runner = claimed, run, inc
@@ -219,6 +283,10 @@ func (s *subject) findState() {
 		return
 	}
 	switch e := s.epoch; {
+	case s.trigger > 0:
+		if s.mark.Trigger >= s.trigger {
+			s.state = settled
+		}
 	case e != nil && (s.mark.Epoch > e.Number || s.mark.Epoch == e.Number && s.mark.Fire >= s.fire):
 		s.state = settled
 	case e == nil && s.mark.Fire >= s.fire:
@@ -235,20 +303,23 @@ func (s *subject) summarize(gate string, end result) string {
 		return "No fire can run: " + end.detail + "."
 	}
 	fire := "The fire of " + s.fire.String()
+	if s.trigger > 0 {
+		fire = fmt.Sprintf("The run of trigger %d, of %v,", s.trigger, s.fire)
+	}
 	switch {
 	case end.summary != "":
 		return fire + " " + end.summary + "."
 	case end.Verdict == Stop:
 		return fmt.Sprintf("%s has not run: %s.%s", fire, end.detail, s.describeFate())
 	default:
-		return fmt.Sprintf("%s: %s.", fire, end.detail)
+		return fmt.Sprintf("%s: %s.", strings.TrimSuffix(fire, ","), end.detail)
 	}
 }
 
 // describeFate returns a sentence about how late the fire is, and whether it will run.
 func (s *subject) describeFate() string {
 	late := time.Duration(s.Now - s.fire)
-	if s.epoch == nil || s.program == nil || s.epoch.Job().After != nil || late < 0 || s.state == settled || s.Plan.Paused {
+	if s.trigger > 0 || s.epoch == nil || s.program == nil || s.epoch.Job().After != nil || late < 0 || s.state == settled || s.Plan.Paused {
 		return ""
 	}
 	text := fmt.Sprintf(" It is %v late", late.Round(time.Second))

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"maps"
 	"os"
@@ -18,6 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/registry"
 )
 
 var update = flag.Bool("update", false, "write the screens in testdata and the blocks of the page")
@@ -126,6 +129,29 @@ func TestScreens(t *testing.T) {
 	})
 }
 
+// TestExplain_OfATriggeredRunThatFailed follows the command that explain prints for a job without a schedule.
+func TestExplain_OfATriggeredRunThatFailed(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		f.wrap = func(reg registry.Registry) registry.Registry { return steady{reg} }
+		fails := true
+		f.start("web-1", nil, executor.Job{Name: "reindex", Schedule: executor.OnTrigger(), Shards: 2, Handler: executor.HandlerFunc(func(_ context.Context, r *executor.Run) error {
+			if fails && r.Shard == 1 {
+				return errors.New("search-2: disk full")
+			}
+			return nil
+		})})
+		require.Zero(t, f.run("trigger reindex").code)
+		time.Sleep(time.Minute)
+		f.compareScreen(t, "explain-triggered", "explain reindex")
+		fails = false
+		_, command, found := strings.Cut(f.run("explain reindex 1").out, "by  rota ")
+		require.True(t, found)
+		require.Zero(t, f.run(strings.TrimSpace(command)).code)
+		time.Sleep(time.Second)
+		assert.Equal(t, exit.OK, f.run("explain reindex").code)
+	})
+}
+
 // compareScreen compares what a command prints with a file of testdata.
 func (f *fleet) compareScreen(t *testing.T, name, line string) {
 	t.Helper()
@@ -161,7 +187,7 @@ func compareFile(t *testing.T, name, got string) {
 
 func TestScreens_FitTheWidth(t *testing.T) {
 	all := maps.Clone(screens)
-	for _, r := range []string{"stuck-jobs", "stuck-explain", "poison-job", "unowned-explain", "upgrade-doctor", "clock-ahead-job"} {
+	for _, r := range []string{"stuck-jobs", "stuck-explain", "poison-job", "unowned-explain", "upgrade-doctor", "clock-ahead-job", "explain-triggered"} {
 		all[r] = ""
 	}
 	for name, line := range all {
@@ -198,7 +224,7 @@ const page = operating + "command.md"
 var block = regexp.MustCompile("(?s)<!-- screen ([a-z-]+) -->\n```text\n(.*?)```\n")
 
 // TestPage compares the screens of the pages with those of testdata. With -update it has to run after
-// TestScreens, TestRunbooks and TestBackup.
+// TestScreens, TestExplain, TestRunbooks and TestBackup.
 func TestPage(t *testing.T) {
 	for page, least := range map[string]int{page: 10, operating + "runbooks.md": 20, operating + "upgrade.md": 1, operating + "backup.md": 1} {
 		text, err := os.ReadFile(page)

@@ -48,7 +48,7 @@ func (c *commands) explain() *cobra.Command {
 		Short: "Explain why a fire has run or has not, and what to do",
 		Long: `Explain checks the conditions of a run in their order, and shows the first one that stops the fire.
 Without SHARD, it explains all shards, and groups equal answers. Without --at, it explains the newest
-fire that has come due. It exits with 4 if a fire is stopped, and with 3 if the job is not known.`,
+fire that has come due or, for a job that runs by triggers only, the newest triggered run. It exits with 4 if a fire is stopped, and with 3 if the job is not known.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			shard := coordinator.AllShards
