@@ -139,7 +139,7 @@ func (o *Operator) Trigger(ctx context.Context, job, param string, shards []int)
 }
 
 // Pause stops a job until Resume: no fire, trigger or re-run is claimed. Triggers and re-runs
-// wait for the Resume; fires that come due during the pause are never run. Fires that were due
+// wait for the Resume; fires that come due during the pause never run and are not counted as skipped. Fires that were due
 // before and are not claimed are subject to the job's misfire policy at the Resume. Runs that
 // were claimed before continue, or begin once a worker is free. Pause replaces a StopSchedule.
 func (o *Operator) Pause(ctx context.Context, job string) error {

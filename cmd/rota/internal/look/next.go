@@ -133,9 +133,9 @@ func nextOfJob(st *coordinator.Status, n int) (view.Next, error) {
 	v, err := nextOf(schedule, st.Job, n)
 	switch {
 	case st.Paused || st.Intent.Paused:
-		v.Note = "The job is paused: fires before rota resume are skipped."
+		v.Note = "The job is paused. Fires that come due before rota resume never run and are not counted as skipped."
 	case st.ScheduleStopped || st.Intent.ScheduleStopped:
-		v.Note = "The schedule is stopped: fires before rota resume are skipped."
+		v.Note = "The schedule is stopped. Fires that come due before rota resume never run and are not counted as skipped."
 	case st.Shards == 0:
 		v.Note = "No leader has planned the job: it has no fires until an instance offers it."
 	case len(schedule.After()) > 0:
