@@ -22,34 +22,37 @@ import (
 // nothing moves. An instance that does not exist owns nothing, and owns nothing when it joins. If the instance owned
 // nothing when Drain began, an assignment that the leader had just decided may follow; the leader takes it back.
 func (o *Operator) Drain(ctx context.Context, instance string) error {
-	s := &Scope{Instances: []string{instance}}
-	err := s.validate()
-	if err == nil {
-		err = o.changeGroupControl(ctx, func(c *record.GroupControl) (string, error) {
-			return "drain instance " + instance, s.setExclusion(&c.Exclusion, true)
-		})
+	if err := o.BeginDrain(ctx, instance); err != nil {
+		return err
 	}
-	if err == nil {
-		err = o.awaitNoShards(ctx, instance)
-	}
-	if err != nil {
+	if err := o.awaitNoShards(ctx, instance); err != nil {
 		return fmt.Errorf("drain %q: %w", instance, err)
 	}
 	return nil
 }
 
+// BeginDrain is Drain without the wait: it returns when the instance is disabled, perhaps before its shards move.
+func (o *Operator) BeginDrain(ctx context.Context, instance string) error {
+	return o.setDrained(ctx, "drain", instance, true)
+}
+
 // Undrain takes a Drain back: the instance may own shards again. It does not wait until the instance owns some. It is
 // Enable with a Scope of that instance.
 func (o *Operator) Undrain(ctx context.Context, instance string) error {
+	return o.setDrained(ctx, "undrain", instance, false)
+}
+
+// setDrained disables or enables an instance for all jobs, and records the act by its verb.
+func (o *Operator) setDrained(ctx context.Context, verb, instance string, drained bool) error {
 	s := &Scope{Instances: []string{instance}}
 	err := s.validate()
 	if err == nil {
 		err = o.changeGroupControl(ctx, func(c *record.GroupControl) (string, error) {
-			return "undrain instance " + instance, s.setExclusion(&c.Exclusion, false)
+			return verb + " instance " + instance, s.setExclusion(&c.Exclusion, drained)
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("undrain %q: %w", instance, err)
+		return fmt.Errorf("%s %q: %w", verb, instance, err)
 	}
 	return nil
 }

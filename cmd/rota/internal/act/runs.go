@@ -210,7 +210,7 @@ With --wait, it returns when the instance owns none: with exit code 4 if the tim
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !wait {
 				return c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
-					if err := op.Disable(ctx, coordinator.Scope{Instances: args}); err != nil {
+					if err := op.BeginDrain(ctx, args[0]); err != nil {
 						return err
 					}
 					note := describeMissing(ctx, op, args[0], "the drain holds for its start")
