@@ -121,7 +121,7 @@ func (e *Executor) memberEvents() coordinator.Events {
 			}),
 		Skipped: forward(e, func(o *Observer) func(FiresSkipped) { return o.FiresSkipped },
 			func(s coordinator.SkippedEvent, at time.Time) FiresSkipped {
-				return FiresSkipped{s.Job, SkipReason(s.Reason), listShards(s.Shards), s.Fires, s.Through.Time(), at}
+				return FiresSkipped{s.Job, SkipReason(s.Reason), listShards(s.Shards), s.Fires, s.From.Time(), s.Through.Time(), at}
 			}),
 		Lost:    e.observeLost,
 		Refused: e.refused.count,

@@ -153,9 +153,10 @@ type FiresSkipped struct {
 	Reason SkipReason
 	Shards []int // in ascending order
 	Count  int   // the number of fires skipped for each of Shards
-	// Through is the last fire that was due: the skipped fires are not after it.
-	Through time.Time
-	At      time.Time
+	// The skipped fires are neither before From nor after Through. From is the first fire that was due, or zero if that is
+	// not known. Through is the last one; it may run.
+	From, Through time.Time
+	At            time.Time
 }
 
 // SkipReason is why fires are skipped. The zero value is none.

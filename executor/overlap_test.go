@@ -61,6 +61,7 @@ func TestOverlap(t *testing.T) {
 		require.Len(t, skipped, 1)
 		assert.Equal(t, executor.SkipOverlap, skipped[0].Reason)
 		assert.Equal(t, 3, skipped[0].Count)
+		assert.Equal(t, 2*time.Second, skipped[0].Through.Sub(skipped[0].From), "from the first to the third")
 	})
 	bubble(t, "skips no fire that comes due after the run, however late its end is recorded", func(t *testing.T, f *fleet) {
 		ran := overlapping(t, f, func(j *executor.Job) { j.OnOverlap = executor.SkipOverlapping },

@@ -5,7 +5,7 @@
 //
 //   - a Fire sums up the runs of one fire of a job on one instance: counts, first start, last end, lateness, durations;
 //   - a Run describes a single run with its error and the tail of its output. By default only notable runs are kept:
-//     those that failed, were lost or were repeated, and the slowest of each fire. See Keep.
+//     those that failed, crashed or were repeated, and the slowest of each fire. See Keep.
 //
 // Recording never blocks a run. Records wait in a bounded queue, and one goroutine writes them in batches. While the
 // sink fails, the goroutine retries with growing pauses. When the queue is full, the Recorder drops successful runs

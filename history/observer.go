@@ -11,7 +11,7 @@ import (
 // executor.Options.Observer, or pass it to Executor.Observe. Several executors of one namespace and group may have it.
 // Shut down the Recorder after the executor.
 //
-// The instance that leads the group also records the runs that were lost with other instances, and the ends of fires.
+// The instance that leads the group also records the runs that crashed with other instances, and the ends of fires.
 func (r *Recorder) Observer() executor.Observer {
 	return executor.Observer{
 		RunEnded: func(e executor.RunEnded) {
@@ -21,7 +21,7 @@ func (r *Recorder) Observer() executor.Observer {
 			}
 			r.Add(run)
 		},
-		RunLost:      func(e executor.RunLost) { r.Add(newLostRun(e)) },
+		RunLost:      func(e executor.RunLost) { r.Add(newCrashedRun(e)) },
 		FiresSkipped: func(e executor.FiresSkipped) { r.AddSkipped(newSkippedFire(e, r.o.Instance)) },
 		FireEnded:    func(e executor.FireEnded) { r.AddEnded(newEndedFire(e, r.o.Instance)) },
 	}
@@ -53,10 +53,10 @@ func newRun(e executor.RunEnded) Run {
 	return run
 }
 
-// newLostRun returns the record of a run that crashed with its instance.
-func newLostRun(e executor.RunLost) Run {
+// newCrashedRun returns the record of a run that crashed with its instance.
+func newCrashedRun(e executor.RunLost) Run {
 	run := runOfInfo(e.Run)
-	run.Ended, run.Outcome, run.Error = e.At, Lost, "the session of the instance ended before the run"
+	run.Ended, run.Outcome, run.Error = e.At, Crashed, "the session of the instance ended before the run"
 	if e.Rerun {
 		run.Error += "; the run is made again"
 	}
@@ -73,7 +73,11 @@ func newSkippedFire(e executor.FiresSkipped, instance string) Fire {
 	if at.IsZero() {
 		at = e.At.Truncate(time.Second)
 	}
-	return Fire{Job: e.Job, Fire: at, Instance: instance, Skipped: int64(e.Count) * int64(len(e.Shards))}
+	f := Fire{Job: e.Job, Fire: at, Instance: instance, Skipped: int64(e.Count) * int64(len(e.Shards))}
+	if e.From.Before(at) {
+		f.SkippedFrom = e.From
+	}
+	return f
 }
 
 func newEndedFire(e executor.FireEnded, instance string) Fire {

@@ -15,7 +15,7 @@ import (
 	"github.com/rota-dev/rota/rotatest"
 )
 
-// Recorded by one instance of two: runs that succeed, fail and panic, one that is lost in a crash and
+// Recorded by one instance of two: runs that succeed, fail and panic, one that crashes and
 // made again.
 func TestObserver_RecordsAFleet(t *testing.T) {
 	rotatest.Run(t, func(f *rotatest.Fleet) {
@@ -60,20 +60,20 @@ func TestObserver_RecordsAFleet(t *testing.T) {
 			MaxDuration: 2 * time.Second, SumDuration: 3 * time.Second,
 		}, fires[1])
 		require.EqualValues(t, 2, fires[0].OK)
-		require.EqualValues(t, 1, fires[0].Lost)
-		require.EqualValues(t, 1, fires[0].Retried)
+		require.EqualValues(t, 1, fires[0].Crashed)
+		require.EqualValues(t, 1, fires[0].Repeated)
 
 		runs, err := reader.Runs(t.Context(), "settle", second, 0)
 		require.NoError(t, err)
-		var lost *Run
+		var crashed *Run
 		for i := range runs {
-			if runs[i].Outcome == Lost {
-				lost = &runs[i]
+			if runs[i].Outcome == Crashed {
+				crashed = &runs[i]
 			}
 		}
-		require.NotNil(t, lost)
-		require.Equal(t, "b", lost.Instance)
-		require.Equal(t, "the session of the instance ended before the run; the run is made again", lost.Error)
+		require.NotNil(t, crashed)
+		require.Equal(t, "b", crashed.Instance)
+		require.Equal(t, "the session of the instance ended before the run; the run is made again", crashed.Error)
 
 		bad, err := reader.Last(t.Context(), "bad")
 		require.NoError(t, err)
@@ -139,11 +139,23 @@ func TestObserver_RecordsSkippedFires(t *testing.T) {
 	rec := New(NewRing(10), Options{Namespace: "billing", Instance: "a"})
 	ring := rec.sink.(*Ring)
 	at := start.Add(time.Minute)
-	rec.Observer().FiresSkipped(executor.FiresSkipped{Job: "settle", Shards: []int{1, 2, 5}, Count: 4, Through: at, At: at.Add(time.Second)})
+	next := at.Add(time.Minute)
+	for _, e := range []executor.FiresSkipped{
+		{Job: "settle", Shards: []int{1, 2, 5}, Count: 4, From: start.Add(-time.Hour), Through: at, At: at.Add(time.Second)},
+		{Job: "settle", Shards: []int{3}, Count: 2, From: start.Add(-2 * time.Hour), Through: at, At: at.Add(2 * time.Second)},
+		{Job: "settle", Shards: []int{4}, Count: 1, From: at, Through: at, At: at.Add(2 * time.Second)},
+		{Job: "settle", Shards: []int{5}, Count: 1, From: next, Through: next, At: next},
+		{Job: "settle", Shards: []int{6}, Count: 3, Through: next, At: next},
+	} {
+		rec.Observer().FiresSkipped(e)
+	}
 	shutDown(t, rec)
 	fires, err := ring.Reader("billing", "").Fires(t.Context(), FiresQuery{Job: "settle", ByInstance: true})
 	require.NoError(t, err)
-	require.Equal(t, []Fire{{Namespace: "billing", Group: "default", Job: "settle", Fire: at, Instance: "a", Skipped: 12}}, fires)
+	require.Equal(t, []Fire{
+		{Namespace: "billing", Group: "default", Job: "settle", Fire: next, Instance: "a", Skipped: 4},
+		{Namespace: "billing", Group: "default", Job: "settle", Fire: at, Instance: "a", Skipped: 15, SkippedFrom: start.Add(-2 * time.Hour)},
+	}, fires)
 }
 
 // exitError is an error as handler.Command returns it.

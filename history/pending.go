@@ -10,7 +10,7 @@ import (
 type Keep int
 
 const (
-	// KeepNotable keeps the runs that failed, were lost or handed back, or have an attempt above 1, and the three
+	// KeepNotable keeps the runs that failed, crashed or were handed back, or have an attempt above 1, and the three
 	// slowest of each fire on each instance. It is the zero value.
 	KeepNotable Keep = iota
 	// KeepAll keeps every run.

@@ -47,15 +47,18 @@ func TestPending_SumsUpAFire(t *testing.T) {
 	again := runOf(0, 1, 40, Succeeded)
 	again.Attempt, again.Started = 2, again.Started.Add(time.Millisecond)
 	p.addRun(again, start)
-	lost := runOf(0, 7, 0, Lost)
-	lost.Started, lost.Shards = time.Time{}, 0
-	p.addRun(lost, start)
+	crashed := runOf(0, 7, 0, Crashed)
+	crashed.Started, crashed.Shards = time.Time{}, 0
+	p.addRun(crashed, start)
 	p.addFire(Fire{Namespace: "billing", Group: "default", Job: "settle", Instance: "a", Fire: start, Skipped: 3}, start)
+	for _, minutes := range []time.Duration{5, 9, 2} {
+		p.addFire(Fire{Namespace: "billing", Group: "default", Job: "settle", Instance: "a", Fire: start, Skipped: 1, SkippedFrom: start.Add(-minutes * time.Minute)}, start)
+	}
 	fires, runs := takeAll(p)
 	require.Empty(t, runs)
 	require.Equal(t, []Fire{{
 		Namespace: "billing", Group: "default", Job: "settle", Fire: start, Instance: "a", Part: 101, Shards: 64,
-		OK: 2, Failed: 3, Unfinished: 3, Lost: 1, Skipped: 3, Retried: 1,
+		OK: 2, Failed: 3, Unfinished: 3, Crashed: 1, Skipped: 6, SkippedFrom: start.Add(-9 * time.Minute), Repeated: 1,
 		FirstStart: start.Add(5 * time.Millisecond), LastEnd: start.Add(45 * time.Millisecond), MaxLate: 5 * time.Millisecond,
 		MaxDuration: 39 * time.Millisecond, SumDuration: 179 * time.Millisecond,
 	}}, fires)

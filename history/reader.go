@@ -16,7 +16,7 @@ type Reader interface {
 	Fires(ctx context.Context, q FiresQuery) ([]Fire, error)
 	// Runs returns the kept runs of a fire, ordered by shard, attempt and instance. The trigger is 0 for a scheduled fire.
 	Runs(ctx context.Context, job string, fire time.Time, trigger uint64) ([]Run, error)
-	// Failures returns the runs that failed or were lost and ended at since or later, the latest first. If q.Job is
+	// Failures returns the runs that failed or crashed and ended at since or later, the latest first. If q.Job is
 	// empty, it returns those of all jobs.
 	Failures(ctx context.Context, q RunsQuery) ([]Run, error)
 	// Slowest returns the kept runs of a job whose fire was at q.Since or later, the longest first.

@@ -11,7 +11,7 @@ import (
 	"github.com/rota-dev/rota/executor"
 )
 
-// Outcome is how a run ended. The texts are those of executor.Outcome, besides Lost.
+// Outcome is how a run ended. The texts are those of executor.Outcome, besides Crashed.
 type Outcome string
 
 const (
@@ -23,7 +23,7 @@ const (
 	LostSession Outcome = "session lost" // the handler returned an error after the session was lost
 	Abandoned   Outcome = "abandoned"    // the process ended before the handler returned
 	Cancelled   Outcome = "cancelled"    // an operator cancelled the run
-	Lost        Outcome = "lost"         // the leader found that the owner's session expired during the run
+	Crashed     Outcome = "crashed"      // the leader found that the owner's session expired during the run
 )
 
 // IsFailure reports whether the run needs attention. Runs that succeeded or were handed back do not.
@@ -52,7 +52,7 @@ type Run struct {
 	Reason   string    `json:"reason"`
 	Instance string    `json:"instance"`
 	Fence    uint64    `json:"fence"`
-	// Started is zero if the start is unknown, such as that of a run lost in a crash.
+	// Started is zero if the start is unknown, such as that of a run that crashed.
 	Started time.Time `json:"started,omitzero"`
 	Ended   time.Time `json:"ended"`
 	Outcome Outcome   `json:"outcome"`
@@ -95,13 +95,16 @@ type Fire struct {
 	OK         int64 `json:"ok"`
 	Failed     int64 `json:"failed"`
 	Unfinished int64 `json:"unfinished"`
-	// Lost counts the runs that the leader found lost. A process that lost its session, but did not crash, counts the
-	// same run as Unfinished.
-	Lost int64 `json:"lost"`
-	// Skipped counts the shards whose run was skipped.
-	Skipped int64 `json:"skipped"`
-	// Retried counts the runs with an attempt above 1.
-	Retried int64 `json:"retried"`
+	// Crashed counts the runs that the leader found crashed, whether or not they are made again. A process that lost its
+	// session, but did not crash, counts the same run as Unfinished.
+	Crashed int64 `json:"crashed"`
+	// Skipped counts the runs that were skipped, one for each fire and shard. If several fires were skipped at once, they
+	// count in the record of the last fire that was due, since the others have no record: the skipped fires are then those
+	// from SkippedFrom to Fire. SkippedFrom is zero if they are those of Fire only, or if the first one is not known.
+	Skipped     int64     `json:"skipped"`
+	SkippedFrom time.Time `json:"skipped_from,omitzero"`
+	// Repeated counts the runs with an attempt above 1: retries, and runs made again after a crash or a hand-back.
+	Repeated int64 `json:"repeated"`
 	// FirstStart and LastEnd are zero if no run has ended.
 	FirstStart time.Time `json:"first_start,omitzero"`
 	LastEnd    time.Time `json:"last_end,omitzero"`
@@ -125,7 +128,7 @@ func (f *Fire) Runs() int64 { return f.OK + f.Failed + f.Unfinished }
 
 // allSucceeded reports whether no run of the fire ended otherwise.
 func (f *Fire) allSucceeded() bool {
-	return f.Failed+f.Unfinished+f.Lost == 0 && f.FailedShards == 0
+	return f.Failed+f.Unfinished+f.Crashed == 0 && f.FailedShards == 0
 }
 
 // addRun counts a run.
@@ -135,14 +138,14 @@ func (f *Fire) addRun(r *Run) {
 		f.OK++
 	case HandedBack, LostSession, Abandoned:
 		f.Unfinished++
-	case Lost:
-		f.Lost++
+	case Crashed:
+		f.Crashed++
 	default:
 		f.Failed++
 	}
 	one := Fire{Shards: r.Shards, FirstStart: r.Started, LastEnd: r.Ended, MaxDuration: r.Duration(), SumDuration: r.Duration()}
 	if r.Attempt > 1 {
-		one.Retried = 1
+		one.Repeated = 1
 	} else if !r.Started.IsZero() && !r.runsPastFire() {
 		one.MaxLate = max(0, r.Started.Sub(r.Fire))
 	}
@@ -159,10 +162,13 @@ func (f *Fire) merge(other *Fire) {
 	f.Shards = max(f.Shards, other.Shards)
 	f.OK += other.OK
 	f.Failed += other.Failed
-	f.Lost += other.Lost
+	f.Crashed += other.Crashed
 	f.Unfinished += other.Unfinished
 	f.Skipped += other.Skipped
-	f.Retried += other.Retried
+	if f.SkippedFrom.IsZero() || !other.SkippedFrom.IsZero() && other.SkippedFrom.Before(f.SkippedFrom) {
+		f.SkippedFrom = other.SkippedFrom
+	}
+	f.Repeated += other.Repeated
 	if f.FirstStart.IsZero() || !other.FirstStart.IsZero() && other.FirstStart.Before(f.FirstStart) {
 		f.FirstStart = other.FirstStart
 	}
@@ -206,6 +212,7 @@ func (f Fire) normalize() Fire {
 	f.Namespace, f.Group = cleanKey(f.Namespace, maxNamespace), cleanKey(f.Group, maxGroup)
 	f.Job, f.Instance = cleanKey(f.Job, maxJob), cleanKey(f.Instance, maxInstance)
 	f.Fire, f.FirstStart, f.LastEnd = roundTime(f.Fire), roundTime(f.FirstStart), roundTime(f.LastEnd)
+	f.SkippedFrom = roundTime(f.SkippedFrom)
 	f.Trigger, f.Shards = min(f.Trigger, math.MaxInt64), fitInt32(f.Shards)
 	f.MaxLate, f.MaxDuration = f.MaxLate.Truncate(time.Microsecond), f.MaxDuration.Truncate(time.Microsecond)
 	f.SumDuration = f.SumDuration.Truncate(time.Microsecond)

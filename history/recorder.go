@@ -61,7 +61,7 @@ type Dropped struct {
 	Folded int64
 	// Fires counts dropped records of fires, and Runs the runs that were counted by those alone.
 	Fires, Runs int64
-	// Failures counts dropped records of runs that failed or were lost.
+	// Failures counts dropped records of runs that failed or crashed.
 	Failures int64
 	// Refused counts records that the sink refused while it stored others.
 	Refused int64
@@ -137,12 +137,12 @@ func (r *Recorder) Add(run Run) {
 	r.change(func(now time.Time) { r.pending.addRun(run, now) })
 }
 
-// AddSkipped records that shards of a fire were skipped: Skipped is their number, and only it and the key count. Like
-// Add it does not block.
+// AddSkipped records that shards of a fire, or of several, were skipped: Skipped is their number, SkippedFrom the first fire
+// of several, and only these and the key count. Like Add it does not block.
 func (r *Recorder) AddSkipped(f Fire) {
 	r.addFire(Fire{
 		Namespace: f.Namespace, Group: f.Group, Job: f.Job, Fire: f.Fire, Trigger: f.Trigger, Instance: f.Instance,
-		Shards: f.Shards, Skipped: f.Skipped,
+		Shards: f.Shards, Skipped: f.Skipped, SkippedFrom: f.SkippedFrom,
 	})
 }
 

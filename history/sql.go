@@ -34,8 +34,8 @@ func SQL(db *sql.DB, d Dialect, o SQLOptions) (*SQLStore, error) {
 // The columns of the tables, in the order in which rows are written and read.
 var (
 	fireColumns = []string{
-		"namespace", "grp", "job", "fire", "trigger_no", "instance", "part", "shards", "ok", "failed", "unfinished", "lost", "skipped",
-		"retried", "first_start", "last_end", "max_late_us", "max_us", "sum_us", "ended_at", "failed_shards", "skipped_shards",
+		"namespace", "grp", "job", "fire", "trigger_no", "instance", "part", "shards", "ok", "failed", "unfinished", "crashed", "skipped",
+		"skipped_from", "repeated", "first_start", "last_end", "max_late_us", "max_us", "sum_us", "ended_at", "failed_shards", "skipped_shards",
 	}
 	runColumns = []string{
 		"namespace", "grp", "job", "fire", "run_id", "instance", "trigger_no", "shard", "shards", "attempt", "reason", "fence", "started_at",
@@ -45,8 +45,8 @@ var (
 
 func (s *SQLStore) fireArguments(args []any, f *Fire) []any {
 	t := s.dialect.timeArgument
-	return append(args, f.Namespace, f.Group, f.Job, t(f.Fire), int64(f.Trigger), f.Instance, int64(f.Part), f.Shards, f.OK, f.Failed, f.Unfinished, f.Lost,
-		f.Skipped, f.Retried, t(f.FirstStart), t(f.LastEnd), f.MaxLate.Microseconds(), f.MaxDuration.Microseconds(), f.SumDuration.Microseconds(),
+	return append(args, f.Namespace, f.Group, f.Job, t(f.Fire), int64(f.Trigger), f.Instance, int64(f.Part), f.Shards, f.OK, f.Failed, f.Unfinished, f.Crashed,
+		f.Skipped, t(f.SkippedFrom), f.Repeated, t(f.FirstStart), t(f.LastEnd), f.MaxLate.Microseconds(), f.MaxDuration.Microseconds(), f.SumDuration.Microseconds(),
 		t(f.Ended), f.FailedShards, f.SkippedShards)
 }
 

@@ -66,7 +66,7 @@ func (r *sqlReader) Fires(ctx context.Context, q FiresQuery) ([]Fire, error) {
 		key += ", instance"
 		order += ", instance"
 	}
-	text := "SELECT namespace, grp, job, fire, trigger_no, " + instance + `, max(shards), sum(ok), sum(failed), sum(unfinished), sum(lost), sum(skipped), sum(retried),
+	text := "SELECT namespace, grp, job, fire, trigger_no, " + instance + `, max(shards), sum(ok), sum(failed), sum(unfinished), sum(crashed), sum(skipped), min(skipped_from), sum(repeated),
 		min(first_start), max(last_end), max(max_late_us), max(max_us), sum(sum_us),
 		max(ended_at), max(failed_shards), max(skipped_shards) FROM rota_fire_part` +
 		inGroup + " AND job = ? AND fire >= ? GROUP BY " + key + order + " LIMIT ?"
@@ -76,8 +76,8 @@ func (r *sqlReader) Fires(ctx context.Context, q FiresQuery) ([]Fire, error) {
 
 func scanFire(d Dialect, rows *sql.Rows) (f Fire, err error) {
 	var trigger, late, longest, sum int64
-	err = rows.Scan(&f.Namespace, &f.Group, &f.Job, timeColumn{d, &f.Fire}, &trigger, &f.Instance, &f.Shards, &f.OK, &f.Failed, &f.Unfinished, &f.Lost,
-		&f.Skipped, &f.Retried, timeColumn{d, &f.FirstStart}, timeColumn{d, &f.LastEnd}, &late, &longest, &sum,
+	err = rows.Scan(&f.Namespace, &f.Group, &f.Job, timeColumn{d, &f.Fire}, &trigger, &f.Instance, &f.Shards, &f.OK, &f.Failed, &f.Unfinished, &f.Crashed,
+		&f.Skipped, timeColumn{d, &f.SkippedFrom}, &f.Repeated, timeColumn{d, &f.FirstStart}, timeColumn{d, &f.LastEnd}, &late, &longest, &sum,
 		timeColumn{d, &f.Ended}, &f.FailedShards, &f.SkippedShards)
 	f.Trigger = uint64(trigger)
 	f.MaxLate, f.MaxDuration, f.SumDuration = microseconds(late), microseconds(longest), microseconds(sum)

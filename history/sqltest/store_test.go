@@ -67,7 +67,7 @@ func requireEqualReaders(t *testing.T, want, got history.Reader) {
 func randomRun(rnd *rand.Rand, n int) history.Run {
 	outcomes := []history.Outcome{
 		history.Succeeded, history.Succeeded, history.Failed, history.TimedOut, history.Panicked, history.HandedBack, history.LostSession,
-		history.Abandoned, history.Cancelled, history.Lost,
+		history.Abandoned, history.Cancelled, history.Crashed,
 	}
 	r := runOf(rnd.IntN(8), rnd.IntN(5), 0, outcomes[rnd.IntN(len(outcomes))])
 	r.Job = []string{"settle", "export"}[rnd.IntN(2)]
@@ -79,7 +79,7 @@ func randomRun(rnd *rand.Rand, n int) history.Run {
 	if rnd.IntN(4) == 0 {
 		r.Trigger = 1
 	}
-	if r.Outcome == history.Lost {
+	if r.Outcome == history.Crashed {
 		r.Started = time.Time{}
 		r.Ended = r.Ended.Add(time.Duration(n) * time.Hour) // those with no duration are in order of their fires
 		r.Fire = r.Fire.Add(time.Duration(n) * time.Microsecond)
@@ -101,7 +101,7 @@ func TestStore_AnswersAsARing(t *testing.T) {
 		for n := range 700 {
 			rec.Add(randomRun(rnd, n))
 			if n%100 == 0 {
-				rec.AddSkipped(history.Fire{Namespace: "billing", Group: "default", Job: "settle", Fire: start.Add(time.Minute), Instance: "a", Skipped: 3})
+				rec.AddSkipped(history.Fire{Namespace: "billing", Group: "default", Job: "settle", Fire: start.Add(time.Minute), Instance: "a", Skipped: 3, SkippedFrom: start.Add(-time.Duration(n) * time.Second)})
 				rec.AddEnded(history.Fire{
 					Namespace: "billing", Group: "default", Job: "export", Fire: start.Add(time.Duration(n%200) * time.Second), Instance: []string{"a", "c"}[n/100%2],
 					Shards: 5, Ended: start.Add(time.Duration(n)*time.Second + 1234*time.Nanosecond), FailedShards: rnd.IntN(3), SkippedShards: rnd.IntN(3),
@@ -292,10 +292,10 @@ func TestStore_IsSharedByRecorders(t *testing.T) {
 					r := runOf(i%10, process*1000+i, i%50, []history.Outcome{history.Succeeded, history.Failed}[i%2])
 					r.Instance = instance
 					rec.Add(r)
-					// All record a run that the leaders of two terms found lost. It has one row.
-					lost := runOf(i%10, i, 0, history.Lost)
-					lost.Instance = "gone"
-					rec.Add(lost)
+					// All record a run that the leaders of two terms found crashed. It has one row.
+					crashed := runOf(i%10, i, 0, history.Crashed)
+					crashed.Instance = "gone"
+					rec.Add(crashed)
 				}
 				shutDown(t, rec)
 			})

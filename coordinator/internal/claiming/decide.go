@@ -356,7 +356,7 @@ func (in *Input) claimDueOfEpoch(out *Decision, e *record.Epoch, shards shardset
 		if disabled {
 			reason = event.Disabled
 		}
-		in.skipFires(out, &found, shards, reason)
+		in.skipFires(out, &found, shards, reason, due.FirstUnclaimed(e, prog, m))
 	}
 	if !found.Fire.IsZero() {
 		in.claimRun(out, shards, record.Ref{Epoch: e.Number, Fire: record.InstantOf(found.Fire), Attempt: 1, Missed: found.Missed}, m)
@@ -372,13 +372,13 @@ func (in *Input) claimDueOfEpoch(out *Decision, e *record.Epoch, shards shardset
 	return true
 }
 
-// skipFires counts and reports the fires that are skipped for each of shards.
-func (in *Input) skipFires(out *Decision, found *due.Due, shards shardset.Set, reason event.SkipReason) {
+// skipFires counts and reports the fires that are skipped for each of shards, of which none is before the instant from.
+func (in *Input) skipFires(out *Decision, found *due.Due, shards shardset.Set, reason event.SkipReason, from record.Instant) {
 	out.Claims.Counts.Skipped += uint64(found.Skipped * shards.Len())
 	report := func(fires int, reason event.SkipReason) {
 		if fires > 0 {
 			out.Skipped = append(out.Skipped, event.Skipped{
-				Job: in.Claims.Job, Reason: reason, Shards: shards, Fires: fires, Through: record.InstantOf(found.Through),
+				Job: in.Claims.Job, Reason: reason, Shards: shards, Fires: fires, From: from, Through: record.InstantOf(found.Through),
 			})
 		}
 	}

@@ -66,6 +66,7 @@ func TestClaim_DisabledShardsSayWhy(t *testing.T) {
 	require.Len(t, out.Skipped, 1)
 	assert.Equal(t, event.Disabled, out.Skipped[0].Reason)
 	assert.Equal(t, 3, out.Skipped[0].Fires)
+	assert.Equal(t, []record.Instant{coordtest.At(1), coordtest.At(3)}, []record.Instant{out.Skipped[0].From, out.Skipped[0].Through})
 }
 
 func TestClaim_AheadIsComputedAnewOnceRunsMayBeClaimed(t *testing.T) {

@@ -134,7 +134,7 @@ func (in *Input) skipOverlappedOfEpoch(out *Decision, watermarks record.Watermar
 			shards = shards.Minus(group.Shards)
 			continue
 		}
-		in.skipFires(out, &found, group.Shards, event.Overlap)
+		in.skipFires(out, &found, group.Shards, event.Overlap, due.FirstUnclaimed(e, prog, group.Watermark))
 		m := group.Max(record.Watermark{Epoch: e.Number, Fire: record.InstantOf(found.Through)})
 		watermarks = watermarks.Raise(group.Shards, m)
 		out.raiseWatermark(group.Shards, m)

@@ -38,6 +38,7 @@ func TestClaim_OverlappingFires(t *testing.T) {
 		assert.EqualValues(t, 2, out.Claims.Counts.Skipped)
 		require.Len(t, out.Skipped, 1)
 		assert.Equal(t, event.Overlap, out.Skipped[0].Reason)
+		assert.Equal(t, []record.Instant{coordtest.At(2), coordtest.At(3)}, []record.Instant{out.Skipped[0].From, out.Skipped[0].Through})
 		assert.True(t, out.Starts.Shards().IsZero())
 		assert.True(t, out.Overrun.IsZero())
 		assert.True(t, out.RestsOnPlan, "a watermark is raised")
@@ -49,6 +50,7 @@ func TestClaim_OverlappingFires(t *testing.T) {
 		require.Len(t, out.Skipped, 2)
 		assert.Equal(t, 2, out.Skipped[0].Fires)
 		assert.Equal(t, event.Misfire, out.Skipped[1].Reason)
+		assert.Equal(t, coordtest.At(4), out.Skipped[1].From, "after those that the overlap skips")
 	})
 	t.Run("wait for a retry of the run, also if the plan holds an attempt that was claimed", func(t *testing.T) {
 		in := ended(t, record.OverlapSkip)

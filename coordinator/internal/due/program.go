@@ -94,6 +94,23 @@ func InEpoch(e *record.Epoch, prog Program, m record.Watermark, now record.Insta
 	return compute(last.Time(), e.Until.Time(), now.Time()), true
 }
 
+// FirstUnclaimed returns the first fire of an epoch after watermark m, due or not; zero if there is none, or if m is past
+// the epoch.
+func FirstUnclaimed(e *record.Epoch, prog Program, m record.Watermark) record.Instant {
+	if m.Epoch > e.Number {
+		return 0
+	}
+	if _, ok := asFollower(prog); ok {
+		last := lastFollowed(e, m)
+		if i := slices.IndexFunc(e.Released, func(r record.Release) bool { return r.At > last }); i >= 0 {
+			return e.Released[i].At
+		}
+		return 0
+	}
+	last := lastClaimed(e, m).Time()
+	return record.InstantOf(prog.Due(last, e.Until.Time(), last).Wake)
+}
+
 // followed returns the function that computes the due fires of an epoch whose definition follows other jobs.
 func followed(f Follower, e *record.Epoch, disabled bool) func(last, until, now time.Time) Due {
 	released := make([]Release, len(e.Released))

@@ -47,6 +47,38 @@ func TestHasUnclaimed(t *testing.T) {
 	}
 }
 
+func TestFirstUnclaimed(t *testing.T) {
+	at := coordtest.At
+	mark := func(epoch, n int) record.Watermark { return record.Watermark{Epoch: epoch, Fire: at(n), Attempt: 1} }
+	for name, c := range map[string]struct {
+		follows bool
+		mark    record.Watermark
+		until   record.Instant
+		want    record.Instant
+	}{
+		"the fire after the watermark":                  {mark: mark(1, 3), want: at(4)},
+		"the first fire of the epoch":                   {mark: mark(0, 9), want: at(1)},
+		"none if the shard is past the epoch":           {mark: mark(2, 1)},
+		"none if the epoch ends before the next fire":   {mark: mark(1, 3), until: at(4)},
+		"the release after the watermark":               {follows: true, mark: mark(1, 2), want: at(4)},
+		"the first release for an earlier watermark":    {follows: true, mark: mark(0, 9), want: at(2)},
+		"none if all releases are claimed":              {follows: true, mark: mark(1, 4)},
+		"no release if the shard is past the epoch":     {follows: true, mark: mark(2, 1)},
+		"a release of an instant after the epoch's end": {follows: true, mark: mark(1, 2), until: at(1), want: at(4)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := coordtest.Epoch(t, 1, coordtest.Start, 1)
+			e.Until = c.until
+			var prog due.Program = coordtest.Minutely{}
+			if c.follows {
+				prog = coordtest.Following{}
+				e.Released = []record.Release{{At: at(2), Released: at(2) + 1}, {At: at(4), Released: at(4) + 1}}
+			}
+			assert.Equal(t, c.want, due.FirstUnclaimed(&e, prog, c.mark))
+		})
+	}
+}
+
 func TestOldestUnclaimed_ReleasedFire(t *testing.T) {
 	p := coordtest.PlanOfOwnShards(t, 1)
 	p.Epochs[0].From = coordtest.At(8)

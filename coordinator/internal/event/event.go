@@ -74,8 +74,9 @@ type Skipped struct {
 	Job     string
 	Reason  SkipReason
 	Shards  shardset.Set
-	Fires   int // of each shard
-	Through record.Instant
+	Fires   int            // of each shard
+	From    record.Instant // no skipped fire is before it; zero if the first one is not known
+	Through record.Instant // no skipped fire is after it
 }
 
 // SkipReason is why fires are skipped.

@@ -163,7 +163,7 @@ func (p *jobPlanner) followFire(f followedFire, after *record.After) bool {
 	}
 	if wanted, counts := wantsFire(after, f); !wanted {
 		if counts {
-			p.skipFollowed(e, 1, f.at)
+			p.skipFollowed(e, 1, f.at, f.at)
 		} else {
 			p.explainUpkeep("pass fire %v: no run failed", f.at.Time())
 		}
@@ -206,17 +206,17 @@ func (p *jobPlanner) countMissedFires(after *record.After) {
 	}
 	oldest := parent.Fires.Ended[0]
 	if missed := int(oldest.Number) - 1 - int(p.next.Followed.Number); missed > 0 {
-		p.skipFollowed(p.next.Last(), missed, oldest.At-1)
+		p.skipFollowed(p.next.Last(), missed, 0, oldest.At-1)
 		p.next.Followed = &record.Followed{Through: max(p.next.Followed.Through, oldest.At-1), Number: oldest.Number - 1}
 	}
 }
 
-// skipFollowed counts fires as skipped by all shards of an epoch.
-func (p *jobPlanner) skipFollowed(e *record.Epoch, fires int, through record.Instant) {
+// skipFollowed counts fires as skipped by all shards of an epoch. From is zero if the first one is not known.
+func (p *jobPlanner) skipFollowed(e *record.Epoch, fires int, from, through record.Instant) {
 	shards := shardset.Range(0, e.Job().Shards)
 	p.next.Counts.Skipped += uint64(fires * shards.Len())
 	p.change.Skipped = append(p.change.Skipped, event.Skipped{
-		Job: p.next.Job, Reason: event.Upstream, Shards: shards, Fires: fires, Through: through,
+		Job: p.next.Job, Reason: event.Upstream, Shards: shards, Fires: fires, From: from, Through: through,
 	})
 	p.explainUpkeep("skip %d fires through %v: the followed jobs", fires, through.Time())
 }

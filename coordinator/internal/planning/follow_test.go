@@ -78,7 +78,7 @@ func TestPlan_FollowedFires(t *testing.T) {
 		w.endFires("parent", fail, 1)
 		d := w.round()
 		require.Len(t, d.Changes, 1)
-		assert.Equal(t, []event.Skipped{{Job: "child", Reason: event.Upstream, Shards: shardset.Of(0), Fires: 1, Through: coordtest.At(1)}}, d.Changes[0].Skipped)
+		assert.Equal(t, []event.Skipped{{Job: "child", Reason: event.Upstream, Shards: shardset.Of(0), Fires: 1, From: coordtest.At(1), Through: coordtest.At(1)}}, d.Changes[0].Skipped)
 	})
 	t.Run("of several jobs are released when all have ended them, and skipped if one has no such fire", func(t *testing.T) {
 		w, _, _ := newChain(t, "other")

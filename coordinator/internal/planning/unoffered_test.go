@@ -244,7 +244,7 @@ func TestPlan_OfferedAgain(t *testing.T) {
 		})
 		assert.Contains(t, change.Why, "offered again after 1h0m0s: skip what was due")
 		assert.Equal(t, []event.Skipped{
-			{Job: "job", Reason: event.Unoffered, Shards: shardset.Of(1), Fires: 61, Through: coordtest.At(61)},
+			{Job: "job", Reason: event.Unoffered, Shards: shardset.Of(1), Fires: 61, From: coordtest.At(1), Through: coordtest.At(61)},
 		}, change.Skipped)
 		assert.EqualValues(t, 61, change.Plan.Counts.Skipped)
 		assert.Equal(t, coordtest.At(62).Add(w.View.Skew), change.Plan.Last().From)

@@ -12,9 +12,10 @@ CREATE TABLE IF NOT EXISTS rota_fire_part (
     ok bigint NOT NULL,
     failed bigint NOT NULL,
     unfinished bigint NOT NULL,
-    lost bigint NOT NULL,
+    crashed bigint NOT NULL,
     skipped bigint NOT NULL,
-    retried bigint NOT NULL,
+    skipped_from datetime(6),
+    repeated bigint NOT NULL,
     first_start datetime(6),
     last_end datetime(6),
     max_late_us bigint NOT NULL,
@@ -57,7 +58,8 @@ CREATE TABLE IF NOT EXISTS rota_run (
 -- A row for each fire and instance.
 CREATE OR REPLACE VIEW rota_fire AS
 SELECT namespace, grp, job, fire, trigger_no, instance, max(shards) AS shards, sum(ok) AS ok, sum(failed) AS failed,
-    sum(unfinished) AS unfinished, sum(lost) AS lost, sum(skipped) AS skipped, sum(retried) AS retried,
+    sum(unfinished) AS unfinished, sum(crashed) AS crashed, sum(skipped) AS skipped,
+    min(skipped_from) AS skipped_from, sum(repeated) AS repeated,
     min(first_start) AS first_start, max(last_end) AS last_end, max(max_late_us) AS max_late_us,
     max(max_us) AS max_us, sum(sum_us) AS sum_us,
     max(ended_at) AS ended_at, max(failed_shards) AS failed_shards, max(skipped_shards) AS skipped_shards

@@ -11,9 +11,10 @@ CREATE TABLE rota_fire_part (
     ok bigint NOT NULL,
     failed bigint NOT NULL,
     unfinished bigint NOT NULL,
-    lost bigint NOT NULL,
+    crashed bigint NOT NULL,
     skipped bigint NOT NULL,
-    retried bigint NOT NULL,
+    skipped_from timestamptz,
+    repeated bigint NOT NULL,
     first_start timestamptz,
     last_end timestamptz,
     max_late_us bigint NOT NULL,
@@ -59,7 +60,8 @@ CREATE INDEX rota_run_failure ON rota_run (namespace, grp, failure, ended_at);
 -- A row for each fire and instance.
 CREATE VIEW rota_fire AS
 SELECT namespace, grp, job, fire, trigger_no, instance, max(shards) AS shards, sum(ok) AS ok, sum(failed) AS failed,
-    sum(unfinished) AS unfinished, sum(lost) AS lost, sum(skipped) AS skipped, sum(retried) AS retried,
+    sum(unfinished) AS unfinished, sum(crashed) AS crashed, sum(skipped) AS skipped,
+    min(skipped_from) AS skipped_from, sum(repeated) AS repeated,
     min(first_start) AS first_start, max(last_end) AS last_end, max(max_late_us) AS max_late_us,
     max(max_us) AS max_us, sum(sum_us) AS sum_us,
     max(ended_at) AS ended_at, max(failed_shards) AS failed_shards, max(skipped_shards) AS skipped_shards

@@ -12,9 +12,10 @@ CREATE TABLE rota_fire_part (
     ok integer NOT NULL,
     failed integer NOT NULL,
     unfinished integer NOT NULL,
-    lost integer NOT NULL,
+    crashed integer NOT NULL,
     skipped integer NOT NULL,
-    retried integer NOT NULL,
+    skipped_from text,
+    repeated integer NOT NULL,
     first_start text,
     last_end text,
     max_late_us integer NOT NULL,
@@ -60,7 +61,8 @@ CREATE INDEX rota_run_failure ON rota_run (namespace, grp, failure, ended_at);
 -- A row for each fire and instance.
 CREATE VIEW rota_fire AS
 SELECT namespace, grp, job, fire, trigger_no, instance, max(shards) AS shards, sum(ok) AS ok, sum(failed) AS failed,
-    sum(unfinished) AS unfinished, sum(lost) AS lost, sum(skipped) AS skipped, sum(retried) AS retried,
+    sum(unfinished) AS unfinished, sum(crashed) AS crashed, sum(skipped) AS skipped,
+    min(skipped_from) AS skipped_from, sum(repeated) AS repeated,
     min(first_start) AS first_start, max(last_end) AS last_end, max(max_late_us) AS max_late_us,
     max(max_us) AS max_us, sum(sum_us) AS sum_us,
     max(ended_at) AS ended_at, max(failed_shards) AS failed_shards, max(skipped_shards) AS skipped_shards

@@ -42,6 +42,8 @@ func putHistory(t *testing.T, now time.Time, period time.Duration) string {
 	}
 	b.Runs[0].Outcome, b.Runs[0].Error, b.Runs[0].ExitCode = history.Failed, "503 Service Unavailable", &one
 	b.Fires[0].Ended, b.Fires[0].FailedShards = now, 1
+	b.Fires[0].Crashed, b.Fires[0].Repeated = 1, 1
+	b.Fires[1].Skipped, b.Fires[1].SkippedFrom = 3*16, b.Fires[1].Fire.Add(-3*period)
 	require.NoError(t, store.Write(t.Context(), b))
 	return "sqlite:" + file
 }
@@ -55,9 +57,9 @@ func TestPast(t *testing.T) {
 	}
 	code, out, errs := show("fires", "tenants", "--since", "9999d", "--time", "utc")
 	require.Equal(t, exit.OK, code, errs)
-	assert.Equal(t, "FIRE                  WHEN               LATE  TOOK  OK     FAILED  LOST  SKIPPED  RETRIED\n"+
-		"2026-03-01T11:00:00Z  2026-03-01 11:00Z  11ms  9s    15/16  1       0     0        0\n"+
-		"2026-03-01T10:00:00Z  2026-03-01 10:00Z  11ms  9s    16/16  0       0     0        0\n", out)
+	assert.Equal(t, "FIRE                  WHEN               LATE  TOOK  OK     FAILED  SKIPPED  NOTE\n"+
+		"2026-03-01T11:00:00Z  2026-03-01 11:00Z  11ms  9s    15/16  1       0        1 crashed, 1 repeated\n"+
+		"2026-03-01T10:00:00Z  2026-03-01 10:00Z  11ms  9s    16/16  0       48       skipped since 07:00:00Z\n", out)
 	_, out, _ = show("fires", "tenants", "--since", "9999d", "-o", "wide")
 	assert.Regexp(t, `SLOWEST +END\n.+ 1 failed\n.+ -\n$`, out)
 	_, out, _ = show("fires", "tenants", "--since", "9999d", "--failed", "-o", "name")

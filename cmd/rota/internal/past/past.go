@@ -140,7 +140,15 @@ func (c *commands) fires() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fires JOB",
 		Short: "List the fires of a job with their outcome, from the history",
-		Args:  cobra.ExactArgs(1),
+		Long: `Fires lists the fires of a job that have ended, with the number of their runs by outcome. Fires that
+were skipped at once, as after an outage, have no rows of their own: they count in the row of the last
+one that was due, with the first one in NOTE ("skipped since ..."). SKIPPED has one for each fire and
+shard.
+
+In NOTE, crashed are runs whose session expired before their end was recorded, whether or not they were
+made again; unfinished are those that an instance handed back, abandoned, or had when it lost its
+session; repeated are attempts after the first, which are retries, or made again after a crash.`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			age, err := parseAge(since)
 			if err != nil {
@@ -150,7 +158,7 @@ func (c *commands) fires() *cobra.Command {
 				now := time.Now()
 				fires, err := r.Fires(ctx, history.FiresQuery{Job: args[0], Since: now.Add(-age), Limit: limit})
 				if failed {
-					fires = slices.DeleteFunc(fires, func(f history.Fire) bool { return f.Failed+f.Lost+f.Unfinished == 0 })
+					fires = slices.DeleteFunc(fires, func(f history.Fire) bool { return f.Failed+f.Crashed+f.Unfinished == 0 })
 				}
 				return view.FiresOf(args[0], fires, now), err
 			})
@@ -180,7 +188,7 @@ func (c *commands) runs() *cobra.Command {
 		Long: `Runs lists the last run of each shard. With --fire it lists the runs of that fire, with --failed
 those that failed, with --slowest the longest ones.
 
-By default, a history keeps only notable runs: those that failed, were lost or repeated, and the
+By default, a history keeps only notable runs: those that failed, crashed or were repeated, and the
 slowest of each fire.`,
 		Example: `  rota runs settle --fire 2026-11-21T19:00:00Z
   rota runs tenants --failed --since 2h --shard 3,7-9`,

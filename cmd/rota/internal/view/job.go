@@ -175,7 +175,7 @@ func (v JobDetail) Screen(t Times) Screen {
 		add("pending", "trigger #%d", n)
 	}
 	c := v.Counts
-	add("runs", "%d ok, %d failed, %d skipped, %d lost, %d retried; last end %s", c.Succeeded, c.Failed, c.Skipped, c.Lost+c.Unknown, c.Retried, t.At(v.LastEnd))
+	add("runs", "%d ok, %d failed, %d skipped, %s, %d retried; last end %s", c.Succeeded, c.Failed, c.Skipped, c.describeLost(), c.Retried, t.At(v.LastEnd))
 	for _, f := range slices.Backward(v.Failures) {
 		more := ""
 		if f.More > 0 {

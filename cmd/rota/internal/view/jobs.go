@@ -161,13 +161,13 @@ func (v Jobs) Screen(t Times) Screen {
 }
 
 func (v Jobs) table(t Times) Table {
-	table := Table{Columns: columns("~JOB", "~SCHEDULE", "NEXT", "LAST", "SHARDS", "OK/FAIL/SKIP", "+REVISION", "+LAST END", "+TRIGGERS", "+LOST", "+PAUSED", "~STATE")}
+	table := Table{Columns: columns("~JOB", "~SCHEDULE", "NEXT", "LAST", "SHARDS", "OK/FAIL/SKIP", "+REVISION", "+LAST END", "+TRIGGERS", "+LOST", "+UNKNOWN", "+PAUSED", "~STATE")}
 	for i := range v.Jobs {
 		j := &v.Jobs[i]
 		table.Rows = append(table.Rows, []string{
 			j.Name, ShortSchedule(j.Schedule), j.next(t), t.At(j.LastFire), j.describeShards(),
 			fmt.Sprintf("%d/%d/%d", j.Counts.Succeeded, j.Counts.Failed, j.Counts.Skipped),
-			fmt.Sprint(j.Revision), t.At(j.LastEnd), fmt.Sprint(j.Triggers), fmt.Sprint(j.Counts.Lost + j.Counts.Unknown), j.describeHold(t), j.describe(),
+			fmt.Sprint(j.Revision), t.At(j.LastEnd), fmt.Sprint(j.Triggers), fmt.Sprint(j.Counts.Lost), fmt.Sprint(j.Counts.Unknown), j.describeHold(t), j.describe(),
 		})
 	}
 	return table

@@ -74,7 +74,7 @@ func (v Overview) Screen(t Times) Screen {
 	fields := []Field{
 		{"group", fmt.Sprintf("%s/%s, %s", v.Namespace, v.Name, leader)},
 		{"jobs", fmt.Sprintf("%d%s", v.Total, states)},
-		{"runs", fmt.Sprintf("%d now; %d ok, %d failed, %d skipped, %d lost", v.Running, v.Counts.Succeeded, v.Counts.Failed, v.Counts.Skipped, v.Counts.Lost+v.Counts.Unknown)},
+		{"runs", fmt.Sprintf("%d now; %d ok, %d failed, %d skipped, %s", v.Running, v.Counts.Succeeded, v.Counts.Failed, v.Counts.Skipped, v.Counts.describeLost())},
 	}
 	s := Screen{{Fields: fields}}
 	s = append(s, Instances{Instances: v.Instances}.Screen(t)...)

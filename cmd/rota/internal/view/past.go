@@ -26,25 +26,57 @@ func (v Fires) Screen(t Times) Screen {
 	if len(v.Fires) == 0 {
 		return Screen{{Lines: []string{"no fires"}}}
 	}
-	table := Table{Columns: columns("FIRE", "WHEN", "LATE", "TOOK", "OK", "FAILED", "LOST", "SKIPPED", "RETRIED", "+SLOWEST", "+END")}
-	for _, f := range v.Fires {
+	table := Table{Columns: columns("FIRE", "WHEN", "LATE", "TOOK", "OK", "FAILED", "SKIPPED", "~NOTE", "+SLOWEST", "+END")}
+	for i := range v.Fires {
+		f := &v.Fires[i]
 		fire, late, took := t.exactly(f.Fire), Span(f.MaxLate), "-"
 		if f.Trigger != 0 {
 			fire, late = fmt.Sprintf("#%d", f.Trigger), "-"
+		}
+		if f.FirstStart.IsZero() {
+			late = "-"
 		}
 		if !f.FirstStart.IsZero() && !f.LastEnd.IsZero() {
 			took = Span(f.LastEnd.Sub(f.FirstStart))
 		}
 		table.Rows = append(table.Rows, []string{
-			fire, t.At(f.Fire), late, took, fmt.Sprintf("%d/%d", f.OK, f.Shards), fmt.Sprint(f.Failed), fmt.Sprint(f.Lost + f.Unfinished),
-			fmt.Sprint(f.Skipped), fmt.Sprint(f.Retried), Span(f.MaxDuration), endOf(f),
+			fire, t.At(f.Fire), late, took, describeOK(f), fmt.Sprint(f.Failed), fmt.Sprint(f.Skipped), noteOf(f, t), Span(f.MaxDuration), endOf(f),
 		})
 	}
 	return Screen{{Table: table}}
 }
 
+// describeOK returns how many of the shards have succeeded, "-" if no run of the fire has ended.
+func describeOK(f *history.Fire) string {
+	if f.Shards == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d/%d", f.OK, f.Shards)
+}
+
+// noteOf returns the first of several skipped fires, and the numbers of runs that had no result or were repeated.
+func noteOf(f *history.Fire, t Times) string {
+	var notes []string
+	if !f.SkippedFrom.IsZero() {
+		from := t.exactly(f.SkippedFrom)
+		if date, clock, _ := strings.Cut(from, "T"); strings.HasPrefix(t.exactly(f.Fire), date) {
+			from = clock
+		}
+		notes = append(notes, "skipped since "+from)
+	}
+	for _, n := range []struct {
+		count int64
+		text  string
+	}{{f.Crashed, "crashed"}, {f.Unfinished, "unfinished"}, {f.Repeated, "repeated"}} {
+		if n.count > 0 {
+			notes = append(notes, fmt.Sprintf("%d %s", n.count, n.text))
+		}
+	}
+	return orDash(strings.Join(notes, ", "))
+}
+
 // endOf returns how a fire has ended in the whole fleet, "-" if that is not known.
-func endOf(f history.Fire) string {
+func endOf(f *history.Fire) string {
 	switch {
 	case f.Ended.IsZero():
 		return "-"

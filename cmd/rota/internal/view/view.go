@@ -263,6 +263,15 @@ type Counts struct {
 	Retried   uint64 `json:"retried"`
 }
 
+// describeLost returns how many runs are lost and, if there are such runs, how many may be.
+func (c Counts) describeLost() string {
+	text := fmt.Sprintf("%d lost", c.Lost)
+	if c.Unknown > 0 {
+		text += fmt.Sprintf(", %d unknown", c.Unknown)
+	}
+	return text
+}
+
 // States that a job may be in, the gravest first.
 const (
 	Late    = "late"    // a fire has been due for longer than the bound
