@@ -358,7 +358,7 @@ func (d *diagnosis) checkJobs() {
 			_, err = d.Compile(text)
 		}
 		if err != nil {
-			d.add(Finding{Info, Unsupported, job.Name, e.Key, fmt.Sprintf("this program cannot compile the definition: %v", err), "use the version that the fleet runs"})
+			d.add(Finding{Info, Unsupported, job.Name, e.Key, "this program cannot compile the definition: " + strings.ReplaceAll(err.Error(), "\n", "; "), "use the version that the fleet runs"})
 		}
 	}
 }
@@ -372,6 +372,9 @@ func (d *diagnosis) countOffers(job string) (n int) {
 	}
 	return n
 }
+
+// seeProblem is what to do about a problem of a plan.
+const seeProblem = "explain the job; docs/operating/messages.md lists the problems"
 
 // checkPlan checks the plan of a job.
 func (d *diagnosis) checkPlan(segment string, p *record.Plan) {
@@ -394,13 +397,13 @@ func (d *diagnosis) checkPlan(segment string, p *record.Plan) {
 		kind = Unowned
 	}
 	if !unowned.IsZero() {
-		why, do := problem, "see the problem in docs/operating/messages.md"
+		why, do := problem, seeProblem
 		if why == "" {
 			why, do = d.explainUnowned(p.Job, unowned)
 		}
 		d.add(Finding{Error, kind, p.Job, key, fmt.Sprintf("%d of %d shards have no owner (%s): %s", unowned.Len(), total, unowned, why), do})
 	} else if problem != "" {
-		d.add(Finding{Warning, kind, p.Job, key, problem, "see the problem in docs/operating/messages.md"})
+		d.add(Finding{Warning, kind, p.Job, key, problem, seeProblem})
 	}
 	if p.Frozen.IsZero() {
 		return

@@ -164,10 +164,10 @@ func renameFlag(other, name string) func(*pflag.FlagSet, string) pflag.Normalize
 }
 
 // describe names the scope.
-func (o *scopeOptions) describe(job string) string {
+func (o *scopeOptions) describe(job string, shards []int) string {
 	var parts []string
-	if o.shards != "" {
-		parts = append(parts, "shards "+o.shards)
+	if len(shards) > 0 {
+		parts = append(parts, view.ShardsText(shards))
 	}
 	for _, i := range o.instances {
 		parts = append(parts, "instance "+i)
@@ -232,7 +232,7 @@ func (c *commands) setDisabled(verb, done string, cmd *cobra.Command, set func(*
 			if err := set(op, ctx, sc); err != nil {
 				return err
 			}
-			return c.print(cmd, view.Done{Verb: verb, Jobs: args, Text: done + " " + o.describe(sc.Job)})
+			return c.print(cmd, view.Done{Verb: verb, Jobs: args, Text: done + " " + o.describe(sc.Job, sc.Shards)})
 		})
 	}
 	cmd.ValidArgsFunction = complete.Jobs(c.s, 1)

@@ -90,7 +90,7 @@ fire. Repeating it runs the shards once more.`,
 					return notMet(err, coordinator.ErrNoFailure)
 				}
 				done := view.Done{Verb: "retry", Jobs: args, Trigger: r.Trigger, Runs: view.RunsOf([]coordinator.Runs{r.Runs})}
-				done.Text = fmt.Sprintf("retries %s of fire %s of %s: #%d", view.ShardsText(r.Shards), r.Fire.UTC().Format(time.RFC3339Nano), args[0], r.Trigger)
+				done.Text = fmt.Sprintf("retries %s of fire %s of %s: trigger #%d", view.ShardsText(r.Shards), r.Fire.UTC().Format(time.RFC3339Nano), args[0], r.Trigger)
 				if r.More > 0 {
 					done.Text += fmt.Sprintf("; the records do not name %d more that failed: use rota trigger --shards", r.More)
 				}

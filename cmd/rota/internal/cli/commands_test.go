@@ -219,7 +219,7 @@ func TestVerbs(t *testing.T) {
 			{"resume settle export", "resumed settle\nresumed export\n", "jobs --state paused -o name", "backup\nrebuild\n"},
 			{"pause --schedule settle", "stopped the schedule of settle\n", "jobs --state stopped -o name", "settle\n"},
 			{"disable tenants --shards 1-2,5", "disabled shards 1-2,5 for tenants\n", "job tenants", "disabled   shards 1-2,5,9\n"},
-			{"enable tenants --shards 9", "enabled shards 9 for tenants\n", "job tenants", "disabled   shards 1-2,5\n"},
+			{"enable tenants --shards 9", "enabled shard 9 for tenants\n", "job tenants", "disabled   shards 1-2,5\n"},
 			{"disable --instance web-3", "disabled instance web-3 for all jobs\n", "instances", "web-3  n-3   disabled  0 "},
 			{"disable tenants --host n-2", "disabled host n-2 for tenants\n", "job tenants", "hosts n-2\n"},
 			{"reset tenants --yes", "reset tenants\n", "decisions tenants", "reset"},

@@ -54,7 +54,7 @@ func TestCommands_OnServers(t *testing.T) {
 			require.NoError(t, e.Start(t.Context()))
 			defer func() { assert.NoError(t, e.Shutdown(context.Background())) }()
 
-			expect("wait settle --for moved --timeout 30s", "settle is moved")
+			expect("wait settle --for moved --timeout 30s", "settle has moved")
 			expect("trigger settle --wait --wait-timeout 30s", "trigger #1 of settle has ended")
 			expect("jobs", "3/0/0         ok")
 			expect("job settle", "web-1")

@@ -42,7 +42,11 @@ func (c *commands) wait() *cobra.Command {
 			if err := Await(cmd.Context(), op, args[0], timeout, holds); err != nil {
 				return adviseJob(err)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is %s\n", args[0], condition)
+			verb := "is"
+			if condition == "moved" {
+				verb = "has"
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s %s %s\n", args[0], verb, condition)
 			return err
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),

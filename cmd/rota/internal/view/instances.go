@@ -82,7 +82,7 @@ func stateOf(i *coordinator.InstanceStatus) string {
 		{!i.Alive, "expired"},
 		{i.Draining, "draining"},
 		{i.Disabled, "disabled"},
-		{i.Skew != 0, "clock off"},
+		{i.Skew != 0, "skewed"},
 		{i.Blocked > 0, "blocked"},
 		{len(i.Unsupported) > 0, "unsupported jobs"},
 		{len(i.Differs) > 0, "definitions differ"},
@@ -97,13 +97,25 @@ func stateOf(i *coordinator.InstanceStatus) string {
 	return strings.Join(states, ", ")
 }
 
+// clockText returns how far a clock is ahead, as +7.3s or -1h2m.
+func clockText(ahead time.Duration) string {
+	if ahead.Abs() < time.Minute {
+		return fmt.Sprintf("%+.1fs", ahead.Seconds())
+	}
+	sign := "+"
+	if ahead < 0 {
+		sign = "-"
+	}
+	return sign + Span(ahead.Abs())
+}
+
 // Screen returns the table of the instances.
 func (v Instances) Screen(t Times) Screen {
 	table := Table{Columns: columns("~NAME", "~HOST", "~STATE", "SHARDS", "RUNNING", "WAITING", "JOBS", "CLOCK", "UP", "+PID", "+SESSION", "+WEIGHT", "~LABELS")}
 	for _, i := range v.Instances {
 		clock, up := "ok", "-"
 		if i.ClockSkew != 0 {
-			clock = fmt.Sprintf("%+.1fs", i.ClockSkew.Seconds())
+			clock = clockText(i.ClockSkew)
 		}
 		if !i.Started.IsZero() && !i.Started.After(t.Now) { // by its own clock, which may be ahead
 			up = Span(t.Now.Sub(i.Started))

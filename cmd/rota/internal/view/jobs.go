@@ -176,7 +176,10 @@ func (v Jobs) table(t Times) Table {
 // describe returns the state in words, with who paused the job.
 func (j *Job) describe() string {
 	switch {
-	case j.State != Paused:
+	case !has(j.States, Paused):
+		return j.Text
+	case j.State != Paused: // a graver state does not hide the pause
+		return j.Text + ", paused"
 	case j.GroupPaused:
 		return j.Text + " with the group"
 	case j.PausedBy != nil && j.PausedBy.By != "":

@@ -91,7 +91,7 @@ func TestInstanceStates(t *testing.T) {
 		"leader":                               {Alive: true, Leader: true},
 		"leader, draining":                     {Alive: true, Leader: true, Draining: true},
 		"expired":                              {},
-		"disabled, clock off":                  {Alive: true, Disabled: true, Skew: -7300 * time.Millisecond},
+		"disabled, skewed":                     {Alive: true, Disabled: true, Skew: -7300 * time.Millisecond},
 		"blocked":                              {Alive: true, Blocked: 2},
 		"unsupported jobs, definitions differ": {Alive: true, Unsupported: []string{"a"}, Differs: []string{"b"}},
 	} {
@@ -99,6 +99,7 @@ func TestInstanceStates(t *testing.T) {
 	}
 	v := InstancesOf(coordinator.GroupStatus{Instances: []coordinator.InstanceStatus{{Instance: "a", Skew: -7300 * time.Millisecond}}})
 	assert.Contains(t, v.Screen(Times{})[0].Table.Rows[0], "-7.3s")
+	assert.Equal(t, []string{"+7.0s", "+1h", "-1m30s"}, []string{clockText(7 * time.Second), clockText(time.Hour + 30*time.Second), clockText(-90 * time.Second)})
 }
 
 func TestConditions(t *testing.T) {
