@@ -96,7 +96,7 @@ func (o *Operator) findFailed(ctx context.Context, segment string, fire record.I
 		for _, part := range marks.Split(f.Shards) {
 			later := f.Ref.AfterCrash()
 			isSame := part.Epoch == f.Epoch && part.Fire == f.Fire || f.Trigger > 0 && part.Trigger == f.Trigger
-			if isSame && part.Covers(later) && !slices.ContainsFunc(all, func(o record.Failure) bool {
+			if isSame && part.Covers(later) && !due.DropsNext(f.Error) && !slices.ContainsFunc(all, func(o record.Failure) bool {
 				return o.IsSameRun(f.Ref) && o.Attempt > f.Attempt && !o.Again
 			}) {
 				followed = followed.Union(part.Shards)

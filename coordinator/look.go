@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -243,7 +244,8 @@ func failingShards(st *Status) (shards []int) {
 				continue
 			}
 			s := st.PerShard[n]
-			scheduled := f.Trigger == 0 && f.Fire.Equal(s.LastFire) && f.Attempt == s.Attempt && s.LastTrigger <= f.lastTrigger
+			isLast := f.Attempt == s.Attempt || f.Attempt == s.Attempt-1 && due.DropsNext(f.Error)
+			scheduled := f.Trigger == 0 && f.Fire.Equal(s.LastFire) && isLast && s.LastTrigger <= f.lastTrigger
 			triggered := f.Trigger != 0 && f.Trigger == s.LastTrigger && !f.At.Before(s.LastFire)
 			if scheduled || triggered {
 				shards = append(shards, n)

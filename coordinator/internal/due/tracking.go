@@ -12,6 +12,12 @@ const CrashedRunError = "the session expired during the run"
 // CancelledRunError is the recorded error of a run that an operator cancelled before it was made again.
 const CancelledRunError = "cancelled by an operator"
 
+// DropsNext reports whether a failure with this error is that of the last attempt which was made, though the watermark may
+// cover another: the next one was pending, and was dropped.
+func DropsNext(failure string) bool {
+	return failure == CrashedRunError || failure == CancelledRunError
+}
+
 // MaxRetryDelay bounds the time between a failed run and its retry.
 const MaxRetryDelay = 24 * time.Hour
 

@@ -143,7 +143,8 @@ func (s *subject) failureText(attempt int) string {
 // findFailure returns the recorded failure of an attempt at the fire; attempt 0 means the last one.
 func (s *subject) findFailure(attempt int) (last record.Failure, found bool) {
 	for _, f := range s.failures {
-		if f.Trigger != s.trigger || f.Fire != s.fire || !f.Shards.Has(s.shard) || attempt != 0 && f.Attempt != attempt {
+		isAttempt := attempt == 0 || f.Attempt == attempt || f.Attempt == attempt-1 && due.DropsNext(f.Error)
+		if f.Trigger != s.trigger || f.Fire != s.fire || !f.Shards.Has(s.shard) || !isAttempt {
 			continue
 		}
 		if !found || f.Attempt > last.Attempt {

@@ -302,6 +302,14 @@ func gateCases() []gateCase {
 			r.claim(0, coordtest.Fire(5, 1).Watermark())
 			r.fail(0, coordtest.Fire(5, 1), due.CrashedRunError)
 		}, 0, "was lost", "was lost", "OnCrash"},
+		{"lost, and the pending attempt was dropped", "outcome", Stop, func(_ *testing.T, r *Records) {
+			r.claim(0, coordtest.Fire(5, 2).Watermark()) // which covers the attempt that nobody made
+			r.fail(0, coordtest.Fire(5, 1), due.CrashedRunError)
+		}, 0, "attempt 1 was lost", "was lost", "OnCrash"},
+		{"cancelled while an attempt was pending", "outcome", Stop, func(_ *testing.T, r *Records) {
+			r.claim(0, coordtest.Fire(5, 2).Watermark())
+			r.fail(0, coordtest.Fire(5, 1), due.CancelledRunError)
+		}, 0, "attempt 1 failed", "cancelled by an operator", "retry the fire"},
 		{"an earlier attempt failed", "outcome", OK, func(_ *testing.T, r *Records) {
 			r.fail(0, coordtest.Fire(3, 1), "earlier")
 			r.fail(0, coordtest.Fire(5, 1), "no such table")
