@@ -192,7 +192,12 @@ func putGroup(t testing.TB, s *memory.Server, jobs, instances int) {
 	}
 	inc := func(i int) string { return record.Incarnation(fmt.Sprintf("instance-%02d", i%instances), session.ID()) }
 	for i := range instances {
-		put(keys.Member(inc(i)), record.Member{Name: fmt.Sprintf("instance-%02d", i), Session: session.ID(), Host: "host", Jobs: names})
+		name := fmt.Sprintf("instance-%02d", i)
+		put(keys.Member(inc(i)), record.Member{Name: name, Session: session.ID(), Host: "host", Jobs: names})
+		value, err := record.Encode(record.Instance{Session: session.ID(), Group: "default"})
+		require.NoError(t, err)
+		_, err = reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.CreateOwned(keys.Instance(name), value, session.ID())}})
+		require.NoError(t, err)
 	}
 	now := record.InstantOf(time.Now())
 	for n, name := range names {
@@ -245,12 +250,30 @@ func TestOperator_Watch(t *testing.T) {
 		require.NoError(t, err)
 		defer v.Close()
 		assert.Empty(t, v.Status().Jobs)
+		shown := map[string]coordinator.JobSummary{} // by all changes
 		agree := func() {
 			t.Helper()
 			synctest.Wait()
 			listed, err := o.Group(t.Context())
 			require.NoError(t, err)
 			assert.Equal(t, listed, v.Status())
+			st, removed := v.Changes()
+			for _, job := range removed {
+				assert.Contains(t, shown, job)
+				delete(shown, job)
+			}
+			for _, j := range st.Jobs {
+				shown[j.Job] = j
+			}
+			assert.Len(t, shown, len(listed.Jobs))
+			for _, j := range listed.Jobs {
+				assert.Equal(t, j, shown[j.Job])
+			}
+			st.Jobs = listed.Jobs
+			assert.Equal(t, listed, st)
+			st, removed = v.Changes()
+			assert.Empty(t, st.Jobs, "no job changes twice")
+			assert.Empty(t, removed)
 		}
 		changed := v.Changed()
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
@@ -333,36 +356,4 @@ func TestOperator_Names(t *testing.T) {
 		assert.Equal(t, []string{"a", "b"}, instances)
 		assert.Equal(t, 2, g.Server.Counts("console").Reads)
 	})
-}
-
-// BenchmarkGroupView_Status is a second of a screen that is shown again: 10,000 jobs, of which 100 have
-// changed.
-func BenchmarkGroupView_Status(b *testing.B) {
-	s := memory.New()
-	putGroup(b, s, 10_000, 50)
-	o, err := coordinator.NewOperator(s.Client("console"), "test", "")
-	require.NoError(b, err)
-	v, err := o.Watch(b.Context())
-	require.NoError(b, err)
-	defer v.Close()
-	keys, err := record.NewKeys("test", "default")
-	require.NoError(b, err)
-	writer := s.Client("writer")
-	require.Len(b, v.Status().Jobs, 10_000)
-	for b.Loop() {
-		for n := range 100 {
-			name := fmt.Sprintf("job-%05d", n)
-			key := keys.Control(name)
-			value, err := record.Encode(&record.Control{Job: name})
-			require.NoError(b, err)
-			e, err := writer.Get(b.Context(), key, registry.ReadOptions{})
-			op := registry.Create(key, value)
-			if err == nil {
-				op = registry.Set(key, e.Modified, value)
-			}
-			_, err = writer.Txn(b.Context(), registry.Txn{Then: []registry.Op{op}})
-			require.NoError(b, err)
-		}
-		v.Status()
-	}
 }

@@ -2,21 +2,18 @@ package coordinator
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/internal/parallel"
 	"github.com/rota-dev/rota/internal/record"
-	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
 )
 
-// groupRecords are the records of a group. Listings or watches put them in; status decodes those
+// groupRecords are the records of a group. Listings or watches put them in; refresh decodes those
 // that changed since the last call.
 type groupRecords struct {
 	keys            record.Keys
@@ -24,17 +21,14 @@ type groupRecords struct {
 	compile         due.Compiler
 
 	jobs      map[string]*jobEntry // by segment
-	order     []*jobEntry          // jobs by segment; nil if it is to be computed
-	owned     map[string]int       // shards by incarnation, of all jobs
-	running   map[string]int       // runs by incarnation, of all jobs
+	planned   map[string]int       // plans by incarnation that owns shards
 	members   map[string]*memberEntry
-	instances map[registry.SessionID]registry.Entry
+	instances map[registry.SessionID]instanceEntry
 	group     registry.Entry // the control record of the group; zero if there is none
 	leader    registry.Entry
 	seat      registry.Entry
 
-	localsOf     map[string]registry.Rev // the member records that localDiffers is of
-	localDiffers map[string][]string     // by job
+	summaries
 }
 
 // jobEntry holds the stored records of a job, and their decoded form.
@@ -52,9 +46,13 @@ type jobEntry struct {
 	summary    JobSummary
 	known      bool           // summary describes a job
 	expires    time.Time      // when summary changes although no record does; zero for never
+	index      int            // in summaries.expiries; -1 if expires is zero
 	running    map[string]int // by incarnation
 	unreadable []registry.Key // records of the job that could not be decoded
 	owned      map[string]int // by incarnation
+
+	changed   bool   // since the last call of changes
+	published string // the job's name as of that call, empty if it was not known
 }
 
 // memberEntry is a member record.
@@ -64,10 +62,17 @@ type memberEntry struct {
 	err   error
 }
 
+// instanceEntry is the owned key of an instance.
+type instanceEntry struct {
+	key registry.Key
+	record.Instance
+}
+
 func (o *Operator) newGroupRecords() *groupRecords {
 	return &groupRecords{
-		keys: o.keys, namespace: o.namespace, name: o.group, compile: o.compile, jobs: map[string]*jobEntry{}, members: map[string]*memberEntry{}, owned: map[string]int{}, running: map[string]int{},
-		instances: map[registry.SessionID]registry.Entry{},
+		keys: o.keys, namespace: o.namespace, name: o.group, compile: o.compile, jobs: map[string]*jobEntry{}, planned: map[string]int{},
+		members: map[string]*memberEntry{}, instances: map[registry.SessionID]instanceEntry{},
+		summaries: summaries{owned: map[string]int{}, running: map[string]int{}, unreadable: map[*jobEntry]bool{}},
 	}
 }
 
@@ -113,14 +118,8 @@ func (g *groupRecords) incarnations() []string {
 	for inc := range g.members {
 		all[inc] = true
 	}
-	for _, j := range g.jobs {
-		p, _ := j.decodePlan(g.compile)
-		if p == nil {
-			continue
-		}
-		for inc := range p.Owners {
-			all[inc] = true
-		}
+	for inc := range g.planned {
+		all[inc] = true
 	}
 	return slices.Sorted(maps.Keys(all))
 }
@@ -160,7 +159,7 @@ func (g *groupRecords) set(key registry.Key, e registry.Entry) {
 	case dir == g.keys.Controls():
 		g.job(key).control = e
 	case dir == g.keys.Plans():
-		g.job(key).plan = e
+		g.setPlan(g.job(key), e)
 	case dir.Dir() == g.keys.ClaimsOf("x").Dir():
 		if e.Key == "" {
 			delete(g.job(key).claims, dir.Name())
@@ -172,20 +171,42 @@ func (g *groupRecords) set(key registry.Key, e registry.Entry) {
 
 // setInstance sets the owned key of an instance, which names another session after a restart.
 func (g *groupRecords) setInstance(key registry.Key, e registry.Entry) {
-	maps.DeleteFunc(g.instances, func(_ registry.SessionID, old registry.Entry) bool { return old.Key == key })
-	if e.Key != "" {
-		g.instances[e.Owner] = e
+	maps.DeleteFunc(g.instances, func(_ registry.SessionID, old instanceEntry) bool { return old.key == key })
+	if e.Key == "" {
+		return
 	}
+	i, err := record.Decode[record.Instance](e.Value)
+	if err != nil {
+		i = record.Instance{}
+	}
+	g.instances[e.Owner] = instanceEntry{key, i}
+}
+
+// setPlan sets the plan of a job. It decodes the plan at once, for the claims of its owners are listed
+// or watched next.
+func (g *groupRecords) setPlan(j *jobEntry, e registry.Entry) {
+	count := func(sign int) {
+		if p, _ := j.decodePlan(g.compile); p != nil {
+			for inc := range p.Owners {
+				if g.planned[inc] += sign; g.planned[inc] == 0 {
+					delete(g.planned, inc)
+				}
+			}
+		}
+	}
+	count(-1)
+	j.plan = e
+	count(1)
 }
 
 // job returns the entry of a job by the key of one of its records, which is about to change.
 func (g *groupRecords) job(key registry.Key) *jobEntry {
 	j := g.jobs[key.Name()]
 	if j == nil {
-		j = &jobEntry{claims: map[string]registry.Entry{}}
-		g.jobs[key.Name()], g.order = j, nil
+		j = &jobEntry{claims: map[string]registry.Entry{}, index: -1}
+		g.jobs[key.Name()] = j
 	}
-	j.stale = true
+	g.markStale(j)
 	return j
 }
 
@@ -248,177 +269,4 @@ func (j *jobEntry) decode(compile due.Compiler) (*jobRecords, bool) {
 	}
 	slices.Sort(j.unreadable)
 	return r, r.def.Name != ""
-}
-
-// refresh computes the summary of a job again, if it may have changed by now.
-func (g *groupRecords) refresh(j *jobEntry, now time.Time) {
-	if !j.stale && (j.expires.IsZero() || now.Before(j.expires)) {
-		return
-	}
-	addTo(g.owned, j.owned, -1)
-	addTo(g.running, j.running, -1)
-	j.compute(g.compile, now)
-	addTo(g.owned, j.owned, 1)
-	addTo(g.running, j.running, 1)
-}
-
-// addTo adds numbers to sums by name, or subtracts them.
-func addTo(sums, numbers map[string]int, sign int) {
-	for name, n := range numbers {
-		if sums[name] += sign * n; sums[name] == 0 {
-			delete(sums, name)
-		}
-	}
-}
-
-// compute computes the summary of the job.
-func (j *jobEntry) compute(compile due.Compiler, now time.Time) {
-	j.stale, j.expires = false, time.Time{}
-	j.owned, j.running = map[string]int{}, map[string]int{}
-	r, ok := j.decode(compile)
-	if j.known = ok; !ok {
-		return
-	}
-	st := r.status(j.programs, now)
-	j.summary = st.Summary()
-	if j.planErr != nil {
-		j.summary.Problem = unreadableProblem(j.plan.Key)
-	}
-	for inc, shards := range r.owners() {
-		j.owned[inc] = shards.Len()
-	}
-	for inc, c := range r.claims {
-		var running shardset.Set
-		for _, g := range c.Running {
-			running = running.Union(g.Shards)
-		}
-		j.running[inc] = running.Len()
-	}
-	j.expires = st.NextFire
-	for _, rerun := range st.Reruns { // a retry is overdue from its own time on
-		if at := rerun.NotBefore; at.After(now) && (j.expires.IsZero() || at.Before(j.expires)) {
-			j.expires = at
-		}
-	}
-}
-
-// unreadableProblem is the problem of a job whose plan cannot be decoded. The leader, which cannot
-// write such a plan, has the same text in its log.
-func unreadableProblem(key registry.Key) string { return fmt.Sprintf("%s cannot be read", key) }
-
-// status returns the state of the group at now.
-func (g *groupRecords) status(now time.Time) GroupStatus {
-	st := GroupStatus{At: now, Namespace: g.namespace, Group: g.name}
-	if g.order == nil {
-		for _, segment := range slices.Sorted(maps.Keys(g.jobs)) {
-			g.order = append(g.order, g.jobs[segment])
-		}
-	}
-	st.Jobs = make([]JobSummary, 0, len(g.jobs))
-	for _, j := range g.order {
-		g.refresh(j, now)
-		st.Unreadable = append(st.Unreadable, j.unreadable...)
-	}
-	expired := g.findExpiredOwners()
-	for _, j := range g.order {
-		if !j.known {
-			continue
-		}
-		st.Jobs = append(st.Jobs, j.summary)
-		if len(expired) == 0 {
-			continue
-		}
-		for inc, shards := range j.owned { // a session expires without a change of the job's records
-			if expired[inc] {
-				st.Jobs[len(st.Jobs)-1].addExpired(record.InstanceOf(inc), shards)
-			}
-		}
-	}
-	if differing := g.compareLocals(); len(differing) > 0 {
-		for i := range st.Jobs {
-			st.Jobs[i].LocalDiffers = differing[st.Jobs[i].Job]
-		}
-	}
-	byName := func(a, b JobSummary) int { return strings.Compare(a.Job, b.Job) }
-	if !slices.IsSortedFunc(st.Jobs, byName) { // segments escape some characters
-		slices.SortFunc(st.Jobs, byName)
-	}
-
-	var control record.GroupControl
-	if g.group.Key != "" {
-		c, err := record.DecodeGroupControl(g.group.Value)
-		if err != nil {
-			st.Unreadable = append(st.Unreadable, g.group.Key)
-		} else {
-			control = *c
-		}
-	}
-	in := intentOfGroup(&control)
-	st.Disabled, st.Paused, st.Until, st.HeldBy = in.Disabled, in.Paused, in.Until, in.HeldBy
-	var leading string
-	if g.seat.Key != "" && g.leader.Key != "" {
-		st.Leader, leading = leaderOf(g.leader)
-	}
-	seat, _ := record.Decode[record.Seat](g.seat.Value)
-	for inc, m := range g.members {
-		if m.err != nil {
-			st.Unreadable = append(st.Unreadable, m.entry.Key)
-			continue
-		}
-		i := g.instanceStatus(&m.m)
-		i.Incarnation, i.Leader, i.Skew = inc, inc == leading, time.Duration(seat.Skewed[inc])
-		i.Disabled = control.Excludes(&m.m)
-		i.Shards, i.Running = g.owned[inc], g.running[inc]
-		st.Instances = append(st.Instances, i)
-	}
-	slices.SortFunc(st.Instances, func(a, b InstanceStatus) int { return strings.Compare(a.Incarnation, b.Incarnation) })
-	slices.Sort(st.Unreadable)
-	return st
-}
-
-// compareLocals returns, by job, the live instances whose local part is not that of most.
-func (g *groupRecords) compareLocals() map[string][]string {
-	var live []*record.Member
-	of := map[string]registry.Rev{}
-	for inc, e := range g.members {
-		if _, alive := g.instances[e.m.Session]; e.err == nil && alive && !e.m.Draining && len(e.m.Locals) > 0 {
-			live, of[inc] = append(live, &e.m), e.entry.Modified
-		}
-	}
-	if !maps.Equal(of, g.localsOf) {
-		g.localsOf, g.localDiffers = of, record.CompareLocals(live)
-	}
-	return g.localDiffers
-}
-
-// findExpiredOwners returns the incarnations that own shards and whose sessions do not exist.
-func (g *groupRecords) findExpiredOwners() map[string]bool {
-	expired := map[string]bool{}
-	for inc := range g.owned {
-		if _, alive := g.instances[record.SessionOf(inc)]; !alive {
-			expired[inc] = true
-		}
-	}
-	return expired
-}
-
-// instanceStatus returns the state of a member by its own records.
-func (g *groupRecords) instanceStatus(m *record.Member) InstanceStatus {
-	s := InstanceStatus{
-		Instance: m.Name, Host: m.Host, Session: m.Session, Draining: m.Draining, Labels: m.Labels, Weight: max(1, m.Weight),
-		RestartGrace: time.Duration(m.RestartGrace), Jobs: len(m.Jobs), Unsupported: m.Unsupported, Differs: m.Differs,
-	}
-	if e, alive := g.instances[m.Session]; alive {
-		s.Alive = true
-		if i, err := record.Decode[record.Instance](e.Value); err == nil {
-			s.PID, s.Started = i.PID, i.Started.Time()
-		}
-	}
-	for _, w := range m.Waiting {
-		s.Waiting += w.Shards.Len() + w.More
-	}
-	for _, b := range m.Blocked {
-		s.Blocked += b.Len()
-	}
-	return s
 }

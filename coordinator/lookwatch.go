@@ -56,16 +56,28 @@ func (o *Operator) Watch(ctx context.Context) (*GroupView, error) {
 	return nil, fmt.Errorf("watch group: %w", err)
 }
 
-// Status returns the state of the group now. Its cost depends on the number of jobs that changed
-// since the last call.
+// Status returns the state of the group now. It computes the summaries of the jobs that changed since the
+// last call, and copies those of all.
 func (v *GroupView) Status() GroupStatus {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.records.status(time.Now())
 }
 
+// Changes returns the state of the group now, with only those Jobs that may have changed since the last call
+// of Changes, and the names of the jobs removed since then, sorted. The first call returns all jobs. The
+// cost of a call depends on the number of changed jobs and of instances, not on the number of jobs.
+//
+// All calls on a view together return each change once, so each caller that shows a group needs a view of
+// its own.
+func (v *GroupView) Changes() (st GroupStatus, removed []string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.records.changes(time.Now())
+}
+
 // Changed returns a channel that is closed at the next change of a record, and when the view ends.
-// Call it before Status to miss no change. Fires come due without a change of a record.
+// Call it before Status or Changes to miss no change. Fires come due without a change of a record.
 func (v *GroupView) Changed() <-chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
