@@ -266,12 +266,12 @@ func (c *commands) top() *cobra.Command {
 		Short: "Show totals, instances and the jobs that need attention, again and again",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c.s.Watch = true
 			o := screen.Output{Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(), Every: every}
-			return screen.Show(cmd.Context(), c.s, o, func(_ context.Context, _ *coordinator.Operator, group group) (screen.View, error) {
-				st, err := group()
+			var tally view.Tally
+			return screen.Follow(cmd.Context(), c.s, o, func(group *coordinator.GroupView) (screen.View, error) {
+				st, removed := group.Changes()
 				rest := screen.Height(o.Out, 40) - len(st.Instances) - 10 // the lines that are not jobs
-				return view.OverviewOf(st, max(3, rest)), err
+				return tally.Overview(st, removed, max(3, rest)), nil
 			})
 		},
 	}

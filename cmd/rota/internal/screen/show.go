@@ -34,12 +34,12 @@ func Show(ctx context.Context, s *settings.Settings, o Output, read Read) error 
 	if err != nil {
 		return err
 	}
-	if Form(s.Output) == "table" {
-		fmt.Fprintf(o.Err, "# %s\n", s.Target())
-	}
 	if s.Watch {
-		return showAgain(ctx, s, op, o, read)
+		return Follow(ctx, s, o, func(group *coordinator.GroupView) (View, error) {
+			return read(ctx, op, func() (coordinator.GroupStatus, error) { return group.Status(), nil })
+		})
 	}
+	printTarget(s, o)
 	// The process is about to end, so fewer collections are worth their memory: of 10,000 jobs they take a
 	// quarter of the time.
 	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
@@ -50,6 +50,13 @@ func Show(ctx context.Context, s *settings.Settings, o Output, read Read) error 
 		return s.ExplainFailure(err)
 	}
 	return Print(o.Out, v, s.Output, TimesOf(s))
+}
+
+// printTarget prints the name of the fleet above a table.
+func printTarget(s *settings.Settings, o Output) {
+	if Form(s.Output) == "table" {
+		fmt.Fprintf(o.Err, "# %s\n", s.Target())
+	}
 }
 
 // gcPercent is the growth of the heap between two garbage collections, for a screen that is shown once.
@@ -68,8 +75,14 @@ func TimesOf(s *settings.Settings) view.Times {
 	return view.Times{Now: time.Now(), Mode: s.Time, Zone: time.Local}
 }
 
-// showAgain prints a screen after each change, and as often as Every for times that are relative.
-func showAgain(ctx context.Context, s *settings.Settings, op *coordinator.Operator, o Output, read Read) error {
+// Follow prints a screen of a view that watches keep current: after each change, and as often as Every for
+// times that are relative.
+func Follow(ctx context.Context, s *settings.Settings, o Output, read func(group *coordinator.GroupView) (View, error)) error {
+	op, err := s.Operator(ctx)
+	if err != nil {
+		return err
+	}
+	printTarget(s, o)
 	first, cancel := context.WithTimeout(ctx, s.Timeout)
 	group, err := op.Watch(first)
 	cancel()
@@ -87,7 +100,7 @@ func showAgain(ctx context.Context, s *settings.Settings, op *coordinator.Operat
 		if err := group.Err(); err != nil {
 			return err
 		}
-		v, err := read(ctx, op, func() (coordinator.GroupStatus, error) { return group.Status(), nil })
+		v, err := read(group)
 		switch {
 		case ctx.Err() != nil:
 			return nil

@@ -16,10 +16,10 @@ type Alert struct {
 // shownAlerts bounds the alerts on a screen: a host may take fifty instances with it.
 const shownAlerts = 5
 
-// alertsOf returns the faults of a group that no state of a job shows.
-func alertsOf(st *coordinator.GroupStatus) []Alert {
+// alertsOf returns the faults of a group with so many jobs that no state of a job shows.
+func alertsOf(st *coordinator.GroupStatus, jobs int) []Alert {
 	alerts := []Alert{}
-	if st.Leader.Instance == "" && len(st.Jobs) > 0 {
+	if st.Leader.Instance == "" && jobs > 0 {
 		alerts = append(alerts, Alert{Text: "There is no leader, so no shard gets an owner and no act of an operator takes effect: see rota doctor."})
 	}
 	for i := range st.Instances {

@@ -15,8 +15,8 @@ func TestAlerts(t *testing.T) {
 	leader := coordinator.LeaderStatus{Instance: "a"}
 	assert.Empty(t, alertsOf(&coordinator.GroupStatus{Leader: leader, Jobs: jobs, Instances: []coordinator.InstanceStatus{
 		{Instance: "a", Alive: true, Shards: 3}, {Instance: "b", RestartGrace: time.Hour},
-	}}))
-	assert.Empty(t, alertsOf(&coordinator.GroupStatus{}), "a group without jobs needs no leader")
+	}}, 1))
+	assert.Empty(t, alertsOf(&coordinator.GroupStatus{}, 0), "a group without jobs needs no leader")
 
 	v := JobsOf(coordinator.GroupStatus{Jobs: jobs, Instances: []coordinator.InstanceStatus{
 		{Instance: "a", Alive: true, Skew: -90 * time.Second},
@@ -34,7 +34,7 @@ func TestAlerts(t *testing.T) {
 	for n := range 50 {
 		many.Instances = append(many.Instances, coordinator.InstanceStatus{Instance: fmt.Sprint("i", n), Shards: 1})
 	}
-	fields := alertSection(alertsOf(&many)).Fields
+	fields := alertSection(alertsOf(&many, 0)).Fields
 	assert.Len(t, fields, shownAlerts+1)
 	assert.Equal(t, Field{"more", "45 instances: see rota instances"}, fields[shownAlerts])
 }

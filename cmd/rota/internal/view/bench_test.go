@@ -8,13 +8,20 @@ import (
 	"github.com/rota-dev/rota/coordinator"
 )
 
-// BenchmarkOverview is the part of top after the state of the group is known.
-func BenchmarkOverview(b *testing.B) {
+// BenchmarkTally_Overview is the part of top after the state of the group is known: of 10,000 jobs, 17 have
+// changed.
+func BenchmarkTally_Overview(b *testing.B) {
 	st := coordinator.GroupStatus{At: time.Now()}
 	for n := range 10_000 {
 		st.Jobs = append(st.Jobs, coordinator.JobSummary{Job: fmt.Sprintf("job-%05d", n), Schedule: "every 1m", Shards: 4})
 	}
+	var tally Tally
+	tally.Overview(st, nil, 30)
 	for b.Loop() {
-		OverviewOf(st, 30).Screen(Times{Now: st.At, Mode: "relative"})
+		st.Jobs = st.Jobs[:17]
+		for i := range st.Jobs {
+			st.Jobs[i].Counts.Claimed++
+		}
+		tally.Overview(st, nil, 30).Screen(Times{Now: st.At, Mode: "relative"})
 	}
 }

@@ -73,7 +73,7 @@ func (f JobsFilter) Check() error {
 
 // JobsOf returns the list of jobs of a group that f selects.
 func JobsOf(st coordinator.GroupStatus, f JobsFilter) Jobs {
-	v := Jobs{Version: Version, At: st.At, Group: groupOf(&st), Jobs: []Job{}, Alerts: alertsOf(&st), Unreadable: []string{}}
+	v := Jobs{Version: Version, At: st.At, Group: groupOf(&st), Jobs: []Job{}, Alerts: alertsOf(&st, len(st.Jobs)), Unreadable: []string{}}
 	for i := range st.Jobs {
 		j := jobOf(&st.Jobs[i], st.At, LateAfter)
 		if matched, _ := path.Match(f.Glob, j.Name); f.Glob != "" && !matched || f.State != "" && !has(j.States, f.State) {

@@ -2,6 +2,8 @@ package view
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/rota-dev/rota/coordinator"
@@ -21,41 +23,121 @@ type Overview struct {
 	Alerts    []Alert        `json:"alerts"`
 }
 
-// OverviewOf returns the overview of a group, with at most maxJobs jobs. There may be ten thousand, and the
-// overview is computed every second or two, so it describes no others and sorts none.
-func OverviewOf(st coordinator.GroupStatus, maxJobs int) Overview {
+// Tally keeps the totals of a group, and its jobs in the order of their gravity. An overview is shown every
+// second or two and there may be ten thousand jobs, so its cost depends on the jobs that have changed, and on
+// those shown. The zero value is that of a group without jobs.
+type Tally struct {
+	jobs    map[string]*tallied
+	states  [][]*tallied // by the index of their state in JobStates, each sorted by name
+	overdue map[*tallied]bool
+	running int
+	counts  Counts
+}
+
+// tallied is a job in a Tally.
+type tallied struct {
+	coordinator.JobSummary
+	gravity int
+}
+
+// Overview returns the overview of a group, with at most maxJobs jobs. Of its Jobs, st has those that have
+// changed since the last call; removed are the names of those that were removed.
+func (t *Tally) Overview(st coordinator.GroupStatus, removed []string, maxJobs int) Overview {
+	t.update(&st, removed)
 	v := Overview{
-		Version: Version, At: st.At, Group: groupOf(&st), States: map[string]int{}, Total: len(st.Jobs), Jobs: []Job{},
-		Instances: InstancesOf(st).Instances, Alerts: alertsOf(&st),
+		Version: Version, At: st.At, Group: groupOf(&st), States: map[string]int{}, Running: t.running, Counts: t.counts,
+		Total: len(t.jobs), Jobs: []Job{}, Instances: InstancesOf(st).Instances, Alerts: alertsOf(&st, len(t.jobs)),
 	}
-	byGravity := make([][]int, len(JobStates))
-	counts := make([]int, len(JobStates))
-	for i := range st.Jobs {
-		j := &st.Jobs[i]
-		v.Running += j.Running
-		v.Counts.add(Counts(j.Counts))
-		g := gravityOf(j, st.At)
-		if counts[g]++; counts[g] <= maxJobs {
-			byGravity[g] = append(byGravity[g], i)
+	for gravity, jobs := range t.states {
+		if len(jobs) > 0 {
+			v.States[JobStates[gravity]] = len(jobs)
 		}
-	}
-	for g, jobs := range byGravity {
-		if counts[g] > 0 {
-			v.States[JobStates[g]] = counts[g]
-		}
-		for _, i := range jobs {
-			if len(v.Jobs) < maxJobs {
-				v.Jobs = append(v.Jobs, jobOf(&st.Jobs[i], st.At, LateAfter))
-			}
+		for _, j := range jobs[:min(len(jobs), maxJobs-len(v.Jobs))] {
+			v.Jobs = append(v.Jobs, jobOf(&j.JobSummary, st.At, LateAfter))
 		}
 	}
 	return v
+}
+
+// update applies changes of jobs, and the time.
+func (t *Tally) update(st *coordinator.GroupStatus, removed []string) {
+	if t.jobs == nil {
+		t.jobs, t.overdue, t.states = map[string]*tallied{}, map[*tallied]bool{}, make([][]*tallied, len(JobStates))
+	}
+	for _, name := range removed {
+		t.remove(name)
+	}
+	for i := range st.Jobs {
+		t.put(&st.Jobs[i], st.At)
+	}
+	for j := range t.overdue { // a job becomes late although nothing else changes
+		t.grade(j, st.At)
+	}
+}
+
+func (t *Tally) put(s *coordinator.JobSummary, now time.Time) {
+	j := t.jobs[s.Job]
+	if j == nil {
+		j = &tallied{JobSummary: coordinator.JobSummary{Job: s.Job}, gravity: -1}
+		t.jobs[s.Job] = j
+	}
+	t.running += s.Running - j.Running
+	t.counts.subtract(Counts(j.Counts))
+	t.counts.add(Counts(s.Counts))
+	j.JobSummary = *s
+	if delete(t.overdue, j); !s.Overdue.IsZero() {
+		t.overdue[j] = true
+	}
+	t.grade(j, now)
+}
+
+func (t *Tally) remove(name string) {
+	j := t.jobs[name]
+	if j == nil {
+		return
+	}
+	t.running -= j.Running
+	t.counts.subtract(Counts(j.Counts))
+	t.move(j, -1)
+	delete(t.overdue, j)
+	delete(t.jobs, name)
+}
+
+// grade moves a job to the state that is its gravest now.
+func (t *Tally) grade(j *tallied, now time.Time) {
+	if g := gravityOf(&j.JobSummary, now); g != j.gravity {
+		t.move(j, g)
+	}
+}
+
+// move moves a job from its state to another one, or to none if gravity is negative.
+func (t *Tally) move(j *tallied, gravity int) {
+	place := func() (jobs *[]*tallied, i int) {
+		jobs = &t.states[j.gravity]
+		i, _ = slices.BinarySearchFunc(*jobs, j.Job, func(a *tallied, name string) int { return strings.Compare(a.Job, name) })
+		return jobs, i
+	}
+	if j.gravity >= 0 {
+		jobs, i := place()
+		*jobs = slices.Delete(*jobs, i, i+1)
+	}
+	if j.gravity = gravity; gravity >= 0 {
+		jobs, i := place()
+		*jobs = slices.Insert(*jobs, i, j)
+	}
 }
 
 func (c *Counts) add(o Counts) {
 	*c = Counts{
 		c.Claimed + o.Claimed, c.Succeeded + o.Succeeded, c.Failed + o.Failed, c.Skipped + o.Skipped,
 		c.Lost + o.Lost, c.Unknown + o.Unknown, c.Retried + o.Retried,
+	}
+}
+
+func (c *Counts) subtract(o Counts) {
+	*c = Counts{
+		c.Claimed - o.Claimed, c.Succeeded - o.Succeeded, c.Failed - o.Failed, c.Skipped - o.Skipped,
+		c.Lost - o.Lost, c.Unknown - o.Unknown, c.Retried - o.Retried,
 	}
 }
 
