@@ -148,6 +148,30 @@ func TestReplaceSections(t *testing.T) {
 	}
 }
 
+// Each case has a row in the tables of the page.
+func TestSections_ShowEachCase(t *testing.T) {
+	all := map[string]result{}
+	for _, c := range cases {
+		figures := map[string]float64{}
+		for _, m := range metrics {
+			figures[m.name] = 1234
+		}
+		all[c.name] = result{Case: c.name, Runs: []measurement{{Figures: figures}}}
+	}
+	var text strings.Builder
+	for _, s := range sections {
+		text.WriteString(s.render(all))
+	}
+	for _, c := range cases {
+		if !strings.Contains(text.String(), "| `"+c.name+"` |") {
+			t.Errorf("no table has case %s", c.name)
+		}
+	}
+	if row := "| `look-etcd-1` | 1234 | 1234 | 1234 | 1234 | 1234.00 | 1234.00 |"; !strings.Contains(text.String(), row) {
+		t.Errorf("there is no row %s", row)
+	}
+}
+
 func TestPage_ShowsTheResults(t *testing.T) {
 	if ok, err := pageIsCurrent(pagePath, resultsDir); err != nil || !ok {
 		t.Errorf("%s differs from the results (%v); write it by: go run . page", pagePath, err)

@@ -28,6 +28,7 @@ var sections = []section{
 	{"changes", renderTable(hasPrefix("leave-", "join-", "restart-", "reshard-"), "gap", "p50", "p99", "max", "moved", "lost", "doubled")},
 	{"outages", renderTable(hasPrefix("cadence-", "catchup-"), "due", "made", "p50", "max", "resume", "catch-up", "fires/s, shard", "lost", "doubled")},
 	{"footprint", renderTable(hasPrefix("footprint-"), "start", "stop", "memory, instance", "memory, job", "CPU at rest", "sent at rest")},
+	{"looks", renderTable(hasPrefix("look-"), "jobs", "jobs max", "jobs CPU", "jobs requests", "top at rest", "top")},
 	{"primitives", renderTable(hasPrefix("lock-", "leader-", "watch-", "fanout-"), "p50", "p99", "rate", "peer p50", "peer p99", "peer rate")},
 }
 
