@@ -90,8 +90,10 @@ func (c look) measureJobs(ctx context.Context, program string, s *store, figures
 		began := time.Now()
 		out, err := cmd.Output()
 		elapsed := time.Since(began)
-		if err != nil {
-			return fmt.Errorf("rota jobs: %w", err)
+		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+			return fmt.Errorf("rota jobs: %w: %s", err, exit.Stderr)
+		} else if err != nil {
+			return err
 		}
 		if lines := strings.Count(string(out), "\nj"); lines != c.jobs {
 			return fmt.Errorf("rota jobs lists %d of %d jobs", lines, c.jobs)
