@@ -131,6 +131,24 @@ func TestWatch(t *testing.T) {
 		require.Equal(t, "new", string(next(t, w).Puts[0].Value))
 		require.Equal(t, laterConn, f.made())
 	})
+	t.Run("misses no change that the directory's last watcher did not wait for", func(t *testing.T) {
+		f := newBehindFixture(t)
+		first, err := f.c.Watch(t.Context(), "d", registry.WatchOptions{})
+		require.NoError(t, err)
+		next(t, first)
+		reading, closed := make(chan struct{}), make(chan struct{})
+		f.before(getData, func() {
+			close(reading)
+			<-closed
+		})
+		f.change(t)
+		<-reading
+		require.NoError(t, first.Close())
+		second, err := f.c.Watch(t.Context(), "d", registry.WatchOptions{})
+		require.NoError(t, err)
+		close(closed)
+		require.Equal(t, "new", string(next(t, second).Puts[0].Value))
+	})
 }
 
 func TestTxn_OnAMemberThatLags(t *testing.T) {

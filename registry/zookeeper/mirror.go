@@ -63,17 +63,46 @@ func (w *watchConn) markChild(dir, child registry.Key, deleted bool) {
 	}
 }
 
-// acquireMirror returns the mirror of a directory, which is created if there is none.
-func (w *watchConn) acquireMirror(dir registry.Key) *mirror {
+// acquireMirror returns the mirror of a directory, which is created if there is none. A feed that
+// has lost its last watcher may still be using the mirror: acquireMirror waits until it ends.
+func (w *watchConn) acquireMirror(ctx context.Context, dir registry.Key) (*mirror, error) {
+	for {
+		m := w.findMirror(dir)
+		select {
+		case m.held <- struct{}{}:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		if w.activateMirror(m) {
+			return m, nil
+		}
+		<-m.held
+	}
+}
+
+func (w *watchConn) findMirror(dir registry.Key) *mirror {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	m := w.mirrors[dir]
 	if m == nil {
-		m = &mirror{conn: w, dir: dir, namesMarked: true, marked: make(map[registry.Key]bool), nodes: make(map[registry.Key]*znode), signal: make(chan struct{}, 1)}
+		m = &mirror{
+			conn: w, dir: dir, held: make(chan struct{}, 1), signal: make(chan struct{}, 1),
+			namesMarked: true, marked: make(map[registry.Key]bool), nodes: make(map[registry.Key]*znode),
+		}
 		w.mirrors[dir] = m
 	}
-	w.idleWatches -= m.setIdle(false)
 	return m
+}
+
+// activateMirror reports false if m was discarded.
+func (w *watchConn) activateMirror(m *mirror) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.mirrors[m.dir] != m {
+		return false
+	}
+	w.idleWatches -= m.setIdle(false)
+	return true
 }
 
 // releaseMirror makes a mirror idle. Its watches remain at the server, for the next feed of the
@@ -83,6 +112,7 @@ func (w *watchConn) releaseMirror(m *mirror) {
 	w.idleWatches += m.setIdle(true)
 	full := w.idleWatches > maxIdleWatches
 	w.mu.Unlock()
+	<-m.held
 	if full {
 		w.link.hangUp()
 	}
@@ -102,6 +132,7 @@ func (w *watchConn) discardMirror(dir registry.Key) {
 type mirror struct {
 	conn *watchConn
 	dir  registry.Key
+	held chan struct{} // one slot, a lock with a context: held by the feed that acquired the mirror
 
 	nodes       map[registry.Key]*znode // children by key; nil for skipped ones
 	idleWatches int                     // part of watchConn.idleWatches that belongs to this mirror

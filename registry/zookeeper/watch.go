@@ -146,7 +146,10 @@ func (f *feed) run() {
 
 // followMirror publishes the changes of the mirror until the connection breaks.
 func (f *feed) followMirror(conn *watchConn) error {
-	m := conn.acquireMirror(f.dir)
+	m, err := conn.acquireMirror(f.ctx, f.dir)
+	if err != nil {
+		return err
+	}
 	defer conn.releaseMirror(m)
 	pass := auditPass{mirror: m}
 	for {
