@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/internal/zkwire"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -55,6 +56,25 @@ func TestVersions(t *testing.T) {
 		_, err = raw.Multi(req.entries...)
 		require.ErrorIs(t, err, zk.ErrBadVersion)
 		require.Equal(t, guardItem, req.items[0], "the check of the count comes first")
+	})
+	t.Run("of a deleted key's znode are stale after it was removed, although they repeat", func(t *testing.T) {
+		ns := newNamespace()
+		script, other, raw := startScript(t), open(t, ns), connectRaw(t)
+		c := script.open(t, ns)
+		mustCommit(t, other, registry.Delete("k", mustCommit(t, other, registry.Create("k", nil))))
+		require.EqualValues(t, 2, versionOf(t, raw, ns+"/k"))
+		script.before(zkwire.Multi, func() {}) // refused, because the znode exists
+		script.before(zkwire.Multi, func() {
+			other.reapWithAncestors(t.Context(), []registry.Key{"k"})
+			rev := mustCommit(t, other, registry.Create("k", nil))
+			mustCommit(t, other, registry.Set("k", rev, []byte("in use")))
+			require.EqualValues(t, 2, versionOf(t, raw, ns+"/k"))
+		})
+		requireConflict(t, c, registry.Txn{Then: []registry.Op{registry.Create("k", []byte("overwritten"))}})
+		script.requireDone(t)
+		e, err := other.Get(t.Context(), "k", fresh)
+		require.NoError(t, err)
+		require.Equal(t, "in use", string(e.Value))
 	})
 	t.Run("of other keys remain valid after a znode was removed", func(t *testing.T) {
 		ns := newNamespace()
@@ -133,12 +153,37 @@ func TestReap(t *testing.T) {
 		requireMissing(t, raw, ns+"/a")
 		requireMissing(t, raw, ns+"/b")
 	})
+	t.Run("keeps a key that was created after its znode was found empty", func(t *testing.T) {
+		ns := newNamespace()
+		script, other, raw := startScript(t), open(t, ns), connectRaw(t)
+		c := script.open(t, ns)
+		deleted(t, c, "a")
+		deleted(t, c, "b")
+		script.before(zkwire.Multi, func() { mustCommit(t, other, registry.Create("a", []byte("in use"))) })
+		c.reapWithAncestors(t.Context(), []registry.Key{"a", "b"})
+		script.requireDone(t)
+		e, err := other.Get(t.Context(), "a", fresh)
+		require.NoError(t, err)
+		require.Equal(t, "in use", string(e.Value))
+		requireMissing(t, raw, ns+"/b")
+	})
 	t.Run("removes old znodes by itself", func(t *testing.T) {
 		ns := newNamespace()
 		c, raw := open(t, ns, func(o *Options) { o.ReapAfter = 200 * time.Millisecond }), connectRaw(t)
 		deleted(t, c, "dir/k")
 		versionOf(t, raw, ns+"/dir/k")
 		eventually(t, func() bool { there, _, _ := raw.Exists(ns + "/dir"); return !there })
+	})
+	t.Run("removes those of another handle only when they are old", func(t *testing.T) {
+		ns := newNamespace()
+		c, raw := open(t, ns), connectRaw(t)
+		deleted(t, c, "k")
+		_, stat, err := raw.Exists(ns + "/k")
+		require.NoError(t, err)
+		require.NoError(t, (&sweep{client: c, before: stat.Mtime - 1}).sweepDir(t.Context(), ""))
+		versionOf(t, raw, ns+"/k")
+		require.NoError(t, (&sweep{client: c, before: stat.Mtime}).sweepDir(t.Context(), ""))
+		requireMissing(t, raw, ns+"/k")
 	})
 	t.Run("removes the znodes that a closed handle left", func(t *testing.T) {
 		ns := newNamespace()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/internal/zkwire"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -47,4 +48,18 @@ func TestSession_ChecksItsZnodeOnANewConnection(t *testing.T) {
 		_, err := c.Get(t.Context(), "~k", fresh)
 		return errors.Is(err, registry.ErrNotFound)
 	})
+}
+
+func TestSession_CloseWhoseRequestIsLostEndsTheSession(t *testing.T) {
+	ns := newNamespace()
+	script, other := startScript(t), open(t, ns)
+	c := script.open(t, ns)
+	s, err := c.OpenSession(t.Context(), registry.SessionOptions{TTL: 30 * time.Second})
+	require.NoError(t, err)
+	mustCommit(t, c, registry.CreateOwned("~k", nil, s.ID()))
+	script.before(zkwire.Close, script.proxy.Cut)
+	require.NoError(t, s.Close(t.Context()))
+	script.requireDone(t)
+	_, err = other.Get(t.Context(), "~k", fresh)
+	require.ErrorIs(t, err, registry.ErrNotFound)
 }

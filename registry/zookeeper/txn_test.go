@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/internal/test/testserver/servertest"
+	"github.com/rota-dev/rota/internal/zkwire"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -69,6 +70,20 @@ func TestTxn(t *testing.T) {
 		var conflict *registry.ConflictError
 		require.ErrorAs(t, err, &conflict)
 		require.Equal(t, 1, conflict.Index)
+	})
+	t.Run("names no item that did not hold only while an earlier one did not either", func(t *testing.T) {
+		ns := newNamespace()
+		script, other := startScript(t), open(t, ns)
+		c := script.open(t, ns)
+		mustCommit(t, other, registry.Delete("k", mustCommit(t, other, registry.Create("k", nil))))
+		var rev registry.Rev
+		// The first request is refused because the deleted key has a znode. Either both keys exist
+		// from then on, or none does.
+		script.before(getData, func() { rev = mustCommit(t, other, registry.Create("first", nil), registry.Create("k", nil)) })
+		script.before(zkwire.Multi, func() { mustCommit(t, other, registry.Delete("first", rev), registry.Delete("k", rev)) })
+		_, err := c.Txn(t.Context(), registry.Txn{If: []registry.Cond{registry.Absent("first")}, Then: []registry.Op{registry.Create("k", nil)}})
+		require.NoError(t, err)
+		script.requireDone(t)
 	})
 	t.Run("creates missing znodes of the namespace", func(t *testing.T) {
 		ns := newNamespace()
