@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/rota-dev/rota/internal/test/testserver"
@@ -48,6 +50,30 @@ func TestCompact_HandlesTakeTurns(t *testing.T) {
 	require.Equal(t, rev, e.Modified, "the latest value remains")
 	mustCommit(t, writer, registry.Set("k", rev, []byte("goes on")))
 	require.Equal(t, "goes on", string(nextBatch(t, w).Puts[0].Value))
+}
+
+// TestCompact_KeepsTheHistoryOfATurn compares compactions with the revision of the turn in which
+// they were made.
+func TestCompact_KeepsTheHistoryOfATurn(t *testing.T) {
+	p := newFixtureOn(t, servertest.StartEtcd(t, testserver.EtcdOptions{}))
+	type compaction struct{ at, turn int64 }
+	made := make(chan compaction, 100)
+	p.open(func(o *etcd.Options) { o.CompactEvery = 100 * time.Millisecond }, withCallInterceptor(func(ctx context.Context, m string,
+		req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption,
+	) error {
+		if r, ok := req.(*pb.CompactionRequest); ok {
+			made <- compaction{r.Revision, p.get("/:compaction").Kvs[0].ModRevision}
+		}
+		return invoker(ctx, m, req, reply, cc, opts...)
+	}))
+	before := <-made
+	require.Less(t, before.at, before.turn)
+	for range 2 {
+		next := <-made
+		require.Equal(t, before.turn, next.at, "the turn before is the first that remains")
+		require.Less(t, next.at, next.turn)
+		before = next
+	}
 }
 
 func TestCompact_IsOffByDefault(t *testing.T) {

@@ -55,6 +55,18 @@ func TestLink_UsesOneMemberAndSwitchesToTheNext(t *testing.T) {
 	}
 }
 
+func TestLink_SuspendsSessionsWhenItBreaks(t *testing.T) {
+	p, proxies := newFixtureBehindProxies(t, 1)
+	c := p.open()
+	s, err := c.OpenSession(t.Context(), registry.SessionOptions{TTL: 12 * longWait})
+	require.NoError(t, err)
+	defer proxies[0].Refuse()()
+	require.Eventually(t, func() bool {
+		st, _ := s.State()
+		return st == registry.SessionSuspended
+	}, longWait, pollInterval, "long before a renewal is late")
+}
+
 func TestLink_SwitchesFromASilentMember(t *testing.T) {
 	t.Run("before the session is lost", func(t *testing.T) {
 		t.Parallel()

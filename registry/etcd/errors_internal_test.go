@@ -1,0 +1,48 @@
+package etcd
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+func TestErrors(t *testing.T) {
+	type verdict struct{ refused, unread, retried bool }
+	const no, yes = false, true
+	for name, c := range map[string]struct {
+		errs []error
+		want verdict
+	}{
+		"of a member that waited in vain leave the outcome open": {[]error{
+			rpctypes.ErrGRPCTimeout, rpctypes.ErrGRPCTimeoutDueToLeaderFail, rpctypes.ErrGRPCTimeoutDueToConnectionLost,
+			rpctypes.ErrGRPCTimeoutWaitAppliedIndex, rpctypes.ErrGRPCLeaderChanged, rpctypes.ErrGRPCStopped, rpctypes.ErrGRPCUnhealthy,
+		}, verdict{no, no, yes}},
+		"of a connection leave the outcome open": {[]error{
+			status.Error(codes.Unavailable, "transport is closing"), status.Error(codes.Canceled, "stream reset"),
+			status.Error(codes.DeadlineExceeded, "context deadline exceeded"), status.Error(codes.ResourceExhausted, "message too large"),
+			context.Canceled, context.DeadlineExceeded,
+		}, verdict{no, no, yes}},
+		"of a member with damaged data leave the outcome open": {[]error{rpctypes.ErrGRPCCorrupt}, verdict{no, no, yes}},
+		"of a request that was not looked at permit sending it again": {[]error{
+			rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCInvalidAuthToken, rpctypes.ErrGRPCAuthOldRevision, rpctypes.ErrGRPCUserEmpty,
+		}, verdict{yes, yes, yes}},
+		"of a busy or deposed member permit another read": {[]error{
+			rpctypes.ErrGRPCRequestTooManyRequests, rpctypes.ErrGRPCNotLeader,
+		}, verdict{yes, no, yes}},
+		"of a request that was judged are final": {[]error{
+			rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrGRPCAuthFailed, rpctypes.ErrGRPCNoSpace, rpctypes.ErrGRPCRequestTooLarge,
+			rpctypes.ErrGRPCTooManyOps, rpctypes.ErrGRPCDuplicateKey, rpctypes.ErrGRPCCompacted, rpctypes.ErrGRPCLeaseNotFound,
+		}, verdict{yes, no, no}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, err := range c.errs {
+				err = translate(err)
+				require.Equal(t, c.want, verdict{refused(err), rejectedUnread(err), worthRetrying(err)}, "%v", err)
+			}
+		})
+	}
+}
