@@ -58,6 +58,15 @@ func TestTxn_OutcomeIsUnknown(t *testing.T) {
 	}
 }
 
+func TestTxn_IsSentAgainIfItDidNotLeaveTheProcess(t *testing.T) {
+	p := newFixture(t)
+	c, sent := p.openAnswering(func(*pb.TxnRequest, func(*pb.TxnRequest) error) error {
+		return status.Error(codes.Unavailable, "the connection broke before the request")
+	})
+	mustCommit(t, c, registry.Create("k", nil))
+	require.EqualValues(t, 2, sent.Load())
+}
+
 // TestTxn_AtTheQuota answers that there is no space. A server does so before it proposes a
 // transaction, and also after it has applied one.
 func TestTxn_AtTheQuota(t *testing.T) {
