@@ -42,7 +42,7 @@ func decodeEntry(key registry.Key, kv *mvccpb.KeyValue) (registry.Entry, error) 
 func childKey(dir registry.Key, prefix string, stored []byte) (registry.Key, error) {
 	name := strings.TrimPrefix(string(stored), prefix)
 	key := registry.Join(string(dir), name)
-	if strings.Contains(name, "/") || registry.CheckKey(key) != nil {
+	if name == "" || strings.Contains(name, "/") || registry.CheckKey(key) != nil {
 		return "", backend.Foreign(key, "its name %q is not a valid key segment", name)
 	}
 	return key, nil

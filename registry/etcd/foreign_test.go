@@ -40,20 +40,21 @@ func TestForeign_ListSkipsItAndLogsItOnce(t *testing.T) {
 	p.put("/d//m", "hello")
 	p.put("/d//not a name", validHeader)
 	p.put("/d//deeper/k", validHeader)
+	p.put("/d//", validHeader)
 	for range 3 {
 		l, err := c.List(t.Context(), "d", fresh)
 		require.NoError(t, err)
 		require.Equal(t, []registry.Key{"d/a", "d/z"}, keys(l.Entries))
 	}
 	log := p.log.String()
-	require.Equal(t, 3, strings.Count(log, "skipped a key with a foreign value"), log)
+	require.Equal(t, 4, strings.Count(log, "skipped a key with a foreign value"), log)
 	for _, part := range []string{"d/m", "does not begin with", "not a name", "is not a valid key segment", "deeper/k"} {
 		require.Contains(t, log, part)
 	}
 	p.put("/d//m", "hello again")
 	_, err := c.List(t.Context(), "d", fresh)
 	require.NoError(t, err)
-	require.Equal(t, 4, strings.Count(p.log.String(), "skipped a key with a foreign value"))
+	require.Equal(t, 5, strings.Count(p.log.String(), "skipped a key with a foreign value"))
 }
 
 func TestForeign_WatchSkipsIt(t *testing.T) {
