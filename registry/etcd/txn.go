@@ -3,9 +3,6 @@ package etcd
 import (
 	"context"
 	"errors"
-	"fmt"
-
-	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -126,24 +123,4 @@ func (l *link) sendTxn(ctx context.Context, r *pb.TxnRequest) (resp *pb.TxnRespo
 	err = translate(err)
 	over(err)
 	return resp, d.begun.Load(), err
-}
-
-// refusalError returns the error for the first item of t whose precondition did not hold. found
-// holds the keys as they were read.
-func refusalError(t registry.Txn, needs []precondition, found []*pb.ResponseOp) error {
-	for i := range needs {
-		n := &needs[i]
-		var kv *mvccpb.KeyValue
-		if kvs := found[i].GetResponseRange().GetKvs(); len(kvs) > 0 {
-			kv = kvs[0]
-		}
-		switch {
-		case n.holds(kv):
-		case n.session:
-			return fmt.Errorf("%w: %s", registry.ErrSessionLost, t.Then[n.item-len(t.If)])
-		default:
-			return registry.Conflict(t, n.item)
-		}
-	}
-	return fmt.Errorf("%w: etcd refused a transaction whose preconditions hold", registry.ErrNotApplied)
 }

@@ -1,6 +1,8 @@
 package etcd
 
 import (
+	"fmt"
+
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -154,4 +156,24 @@ func (c *Client) writeRequest(o *registry.Op, id registry.TxnID) *pb.RequestOp {
 		put.Lease, _ = leaseID(o.Session)
 	}
 	return &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: put}}
+}
+
+// refusalError returns the error for the first item of t whose precondition did not hold. found
+// holds the keys as they were read.
+func refusalError(t registry.Txn, needs []precondition, found []*pb.ResponseOp) error {
+	for i := range needs {
+		n := &needs[i]
+		var kv *mvccpb.KeyValue
+		if kvs := found[i].GetResponseRange().GetKvs(); len(kvs) > 0 {
+			kv = kvs[0]
+		}
+		switch {
+		case n.holds(kv):
+		case n.session:
+			return fmt.Errorf("%w: %s", registry.ErrSessionLost, t.Then[n.item-len(t.If)])
+		default:
+			return registry.Conflict(t, n.item)
+		}
+	}
+	return fmt.Errorf("%w: etcd refused a transaction whose preconditions hold", registry.ErrNotApplied)
 }
