@@ -58,6 +58,39 @@ func TestWatcher(t *testing.T) {
 			require.Equal(t, registry.Batch{Kind: registry.Snapshot, Rev: rev(2), Puts: []registry.Entry{}}, next(t, b))
 			requireWaiting(t, b)
 		},
+		"a reader that waits gets the Snapshot first": func(t *testing.T, b *batches) {
+			requireWaiting(t, b)
+			b.delta(put("a", 1))
+			requireWaiting(t, b)
+			b.snapshot(nil, rev(2))
+			require.Equal(t, registry.Snapshot, next(t, b).Kind)
+		},
+		"a delete with the Rev of the last write is delivered": func(t *testing.T, b *batches) {
+			b.snapshot([]registry.Entry{entry("read", 1)}, rev(1))
+			next(t, b)
+			b.delta(put("unread", 2), gone("read", 1))
+			b.delta(gone("unread", 2))
+			require.Equal(t, delta(2, nil, "read"), next(t, b))
+			b.delta(put("read", 3))
+			next(t, b)
+			b.delta(gone("read", 3))
+			b.delta(put("read", 3))
+			require.Equal(t, delta(3, []registry.Entry{entry("read", 3)}), next(t, b))
+		},
+		"deletes are sorted": func(t *testing.T, b *batches) {
+			var entries []registry.Entry
+			var all []registry.Key
+			for i := range 50 {
+				all = append(all, registry.Key(fmt.Sprintf("k%02d", i)))
+				entries = append(entries, entry(all[i], 1))
+			}
+			b.snapshot(entries, rev(1))
+			next(t, b)
+			for _, key := range all {
+				b.delta(gone(key, 2))
+			}
+			require.Equal(t, all, next(t, b).Deletes)
+		},
 		"changes after an unread Snapshot are merged into it": func(t *testing.T, b *batches) {
 			b.snapshot([]registry.Entry{entry("b", 2), entry("a", 1), entry("c", 3)}, rev(3))
 			b.delta(put("b", 4), gone("a", 5), put("d", 6), gone("d", 7))

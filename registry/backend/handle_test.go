@@ -227,6 +227,21 @@ func TestHandle_List(t *testing.T) {
 		_, err = h.List(t.Context(), "a", func(context.Context) (registry.Listing, error) { return registry.Listing{}, errCause })
 		require.EqualError(t, err, `list "a": registry unavailable: cause`)
 	})
+	inBubble(t, "returns the listing", func(t *testing.T, h *Handle) {
+		want := registry.Listing{Rev: rev(3), Atomic: true, Entries: []registry.Entry{entry("a/b", 3)}}
+		got, err := h.List(t.Context(), "a", func(context.Context) (registry.Listing, error) { return want, nil })
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	})
+	inBubble(t, "does not list once its context has ended", func(t *testing.T, h *Handle) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errCause)
+		_, err := h.List(ctx, "a", func(context.Context) (registry.Listing, error) {
+			t.Error("it lists")
+			return registry.Listing{}, nil
+		})
+		require.EqualError(t, err, `list "a": registry unavailable: cause`)
+	})
 }
 
 func TestHandle_Txn(t *testing.T) {
@@ -343,6 +358,13 @@ func TestHandle_OpenSession(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, registry.DefaultSessionTTL, s.TTL())
 			}
+		},
+		"fails if the store grants none": func(t *testing.T, h *Handle) {
+			s, err := h.OpenSession(t.Context(), registry.SessionOptions{}, func(context.Context, time.Duration) (Grant, error) {
+				return Grant{}, errCause
+			})
+			require.EqualError(t, err, "open session: registry unavailable: cause")
+			require.Nil(t, s)
 		},
 		"is safe counted from the request, not from the grant": func(t *testing.T, h *Handle) {
 			start := time.Now()

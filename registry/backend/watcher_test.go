@@ -135,6 +135,25 @@ func TestHandle_Watch(t *testing.T) {
 			require.Equal(t, delta(4, []registry.Entry{entry("b", 3)}, "a"), nextOf(t, w))
 			requireNoBatch(t, w)
 		},
+		"needs no function that closes its source": func(t *testing.T, h *Handle, d *directory) {
+			s := d.source()
+			s.Close = nil
+			w, err := h.Watch(t.Context(), "", s)
+			require.NoError(t, err)
+			require.NoError(t, w.Close())
+			synctest.Wait()
+		},
+		"fails if the handle is closed before it follows": func(t *testing.T, h *Handle, d *directory) {
+			s := d.source()
+			s.List = func(context.Context) ([]registry.Entry, registry.Rev, error) {
+				go func() { _ = h.Close(context.Background(), nil) }()
+				synctest.Wait()
+				return nil, rev(1), nil
+			}
+			w, err := h.Watch(t.Context(), "", s)
+			require.ErrorIs(t, err, registry.ErrClosed)
+			require.Nil(t, w)
+		},
 		"keeps one change for each key of a window that nobody reads": func(t *testing.T, h *Handle, d *directory) {
 			w, err := h.Watch(t.Context(), "", d.source())
 			require.NoError(t, err)
