@@ -8,6 +8,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/rota-dev/rota/registry"
 )
 
 func TestErrors(t *testing.T) {
@@ -45,4 +47,38 @@ func TestErrors(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestTranslate(t *testing.T) {
+	require.NoError(t, translate(nil))
+	t.Run("keeps the server's error and adds the registry's", func(t *testing.T) {
+		for answer, want := range map[error]error{
+			rpctypes.ErrGRPCNoSpace: registry.ErrQuota, rpctypes.ErrGRPCPermissionDenied: registry.ErrPermission,
+			rpctypes.ErrGRPCAuthFailed: registry.ErrUnauthenticated, rpctypes.ErrGRPCUserEmpty: registry.ErrUnauthenticated,
+			rpctypes.ErrGRPCUserNotFound: registry.ErrUnauthenticated, rpctypes.ErrGRPCInvalidAuthToken: registry.ErrUnauthenticated,
+			rpctypes.ErrGRPCRequestTooLarge: registry.ErrTooLarge, rpctypes.ErrGRPCTooManyOps: registry.ErrTooLarge,
+			rpctypes.ErrGRPCLeaseNotFound: registry.ErrSessionLost,
+		} {
+			err := translate(answer)
+			require.ErrorIs(t, err, want)
+			require.ErrorIs(t, err, rpctypes.Error(answer))
+			require.ErrorContains(t, err, rpctypes.ErrorDesc(answer))
+			require.True(t, answeredByServer(err))
+		}
+	})
+	t.Run("reduces other errors of gRPC to their message", func(t *testing.T) {
+		broken := status.Error(codes.Unavailable, "transport is closing")
+		err := translate(broken)
+		require.EqualError(t, err, "transport is closing")
+		require.ErrorIs(t, err, broken)
+		require.False(t, answeredByServer(err))
+		require.EqualError(t, translate(rpctypes.ErrGRPCTimeout), rpctypes.ErrorDesc(rpctypes.ErrGRPCTimeout))
+		require.True(t, answeredByServer(translate(rpctypes.ErrGRPCTimeout)))
+	})
+	t.Run("returns the rest as it is", func(t *testing.T) {
+		silent := status.Error(codes.Internal, "")
+		for _, err := range []error{context.Canceled, silent} {
+			require.Equal(t, err, translate(err))
+		}
+	})
 }
