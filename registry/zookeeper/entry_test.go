@@ -43,14 +43,24 @@ func TestZnode(t *testing.T) {
 		require.Empty(t, n.value)
 		require.Zero(t, n.created)
 	})
+	t.Run("may contain words without a value", func(t *testing.T) {
+		n, err := decode("k", []byte("rota1 "+txn+" created= birth= owner=\nv"), stat(0))
+		require.NoError(t, err)
+		require.EqualValues(t, 50, n.created)
+	})
 	t.Run("of another form is foreign", func(t *testing.T) {
 		for _, c := range []struct {
 			key   registry.Key
 			text  string
 			owner int64
 		}{
-			{"k", "", 0}, {"k", "rota2 " + txn + "\n", 0}, {"k", "rota1 " + txn, 0}, {"k", "rota1\n", 0},
-			{"k", "rota1 ab\n", 0}, {"k", "rota1 zz010000000000000000000000000000\n", 0}, {"k", "rota1 " + txn + "00\n", 0},
+			{"k", "", 0},
+			{"k", "rota2 " + txn + "\n", 0},
+			{"k", "rota1 " + txn, 0},
+			{"k", "rota1\n", 0},
+			{"k", "rota1 ab\n", 0},
+			{"k", "rota1 zz010000000000000000000000000000\n", 0},
+			{"k", "rota1 " + txn + "00\n", 0},
 			{"k", "rota1 " + txn + " created=-1\n", 0},
 			{"k", fmt.Sprintf("rota1 %s created=%d\n", txn, uint64(1)<<63), 0},
 			{"~k", "rota1 " + txn + " owner=s birth=x\n", 1},
@@ -67,8 +77,8 @@ func TestZnode(t *testing.T) {
 	})
 	t.Run("is a copy as an entry", func(t *testing.T) {
 		n := znode{version: 3, mzxid: 50, created: 40, txn: id, owner: "s", value: []byte("value")}
-		small, large := make([]byte, 0, 4), make([]byte, 9)
-		for _, buf := range [][]byte{nil, small, large} {
+		small, exact, large := make([]byte, 0, 4), make([]byte, 5), make([]byte, 9)
+		for _, buf := range [][]byte{nil, small, exact, large} {
 			e := n.entry("~k", buf)
 			require.Equal(t, registry.Entry{
 				Key: "~k", Value: []byte("value"), Created: registry.Rev{Seq: 40}, Modified: registry.Rev{Seq: 50}, Owner: "s", Txn: id,
@@ -77,6 +87,7 @@ func TestZnode(t *testing.T) {
 			require.Equal(t, "value", string(n.value))
 		}
 		require.Equal(t, "Value", string(large[:5]))
+		require.Equal(t, "Value", string(exact))
 	})
 	t.Run("has the Rev of its last write while it holds a value", func(t *testing.T) {
 		n := znode{mzxid: 50}
@@ -92,8 +103,10 @@ func TestVersionCache(t *testing.T) {
 	key := func(i int) registry.Key { return registry.Key(fmt.Sprint("k", i)) }
 	t.Run("keeps the versions that were used last", func(t *testing.T) {
 		var c versionCache
-		_, ok := c.get("k0", 1)
-		require.False(t, ok)
+		for _, reaped := range []int32{0, 1} {
+			_, ok := c.get("k0", reaped)
+			require.False(t, ok)
+		}
 		for i := range 3 * versionCacheSize {
 			c.put(key(i), &znode{version: int32(i), value: []byte("v")}, 1)
 			f, ok := c.get("k0", 1)
@@ -106,7 +119,7 @@ func TestVersionCache(t *testing.T) {
 			require.True(t, ok)
 			require.EqualValues(t, i, f.version)
 		}
-		_, ok = c.get("k1", 1)
+		_, ok := c.get("k1", 1)
 		require.False(t, ok)
 		require.LessOrEqual(t, len(c.recent), versionCacheSize)
 		require.LessOrEqual(t, len(c.older), versionCacheSize)
@@ -156,6 +169,8 @@ func TestLayout(t *testing.T) {
 		require.False(t, ok, id)
 	}
 	require.Equal(t, "/a/b/:births/s.12", l.birthPath("s", 12))
+	require.Equal(t, []string{"/a/b/:sessions", "/a/b/:births", "/a/b/:reaped", "/a/b/:swept"},
+		[]string{l.sessionsPath(), l.birthsPath(), l.reapedPath(), l.sweptPath()})
 	for path, above := range map[string]string{"/a/b/c": "/a/b", "/a": "/", "/": "/"} {
 		require.Equal(t, above, parentPath(path))
 	}

@@ -19,10 +19,12 @@ func offlineClient() *Client {
 		"k":     {version: 3, mzxid: 50, created: 40, size: 90},
 		"k2":    {version: 4, mzxid: 50, created: 41},
 		"~k":    {version: 1, mzxid: 60, created: 60, owner: "s", birth: 5},
+		"~k2":   {version: 6, mzxid: 60, created: 60, owner: "s", birth: 6},
 		"empty": {version: 2, mzxid: 55, empty: true},
 	} {
 		c.versions.put(key, &n, 7)
 	}
+	c.versions.put("outdated", &znode{version: 9, empty: true}, 6)
 	return c
 }
 
@@ -125,6 +127,18 @@ func TestMultiRequest(t *testing.T) {
 			},
 			want: []string{"create /r/new", `set /r/new at 0: "rota1 ` + txn + `\n"`}, items: []int{0, 0},
 		},
+		"Create of a deleted key that was cached before a removal creates it": {
+			txn:  registry.Txn{Then: []registry.Op{registry.Create("outdated", nil)}},
+			want: []string{"create /r/outdated", `set /r/outdated at 0: "rota1 ` + txn + `\n"`}, items: []int{0, 0},
+		},
+		"Create of a key that is known to exist does not set it": {
+			txn:  registry.Txn{Then: []registry.Op{registry.Create("k", nil)}},
+			want: []string{"create /r/k", `set /r/k at 0: "rota1 ` + txn + `\n"`}, items: []int{0, 0},
+		},
+		"Absent of a key that is known to exist tests it": {
+			txn:  registry.Txn{If: []registry.Cond{registry.Absent("k")}},
+			want: []string{"create /r/k", "delete /r/k at -1"}, items: []int{0, 0},
+		},
 		"CreateOwned creates a birth, the znode and its content": {
 			txn: registry.Txn{If: []registry.Cond{registry.Alive("s")}, Then: []registry.Op{registry.CreateOwned("~a", []byte("v"), "s"), registry.CreateOwned("~b", nil, "s")}},
 			want: []string{
@@ -149,6 +163,18 @@ func TestMultiRequest(t *testing.T) {
 			txn:     registry.Txn{Then: []registry.Op{registry.Delete("k", at), registry.Delete("k2", at)}},
 			prepare: func(m *multiRequest) { m.padded = true },
 			want:    []string{guard, fmt.Sprintf("set /r/k at 3: %q", none+strings.Repeat(" ", 90-len(none))), fmt.Sprintf("set /r/k2 at 4: %q", none)}, items: []int{guardItem, 0, 1},
+		},
+		"Set beside a Delete in a full store adds nothing to the value": {
+			txn:     registry.Txn{Then: []registry.Op{registry.Delete("k2", at), registry.Set("k", at, []byte("v"))}},
+			prepare: func(m *multiRequest) { m.padded = true },
+			want:    []string{guard, fmt.Sprintf("set /r/k2 at 4: %q", none), `set /r/k at 3: "rota1 ` + txn + ` created=40\nv"`}, items: []int{guardItem, 0, 1},
+		},
+		"Delete of an owned key beside a Set of another sets no other znode": {
+			txn: registry.Txn{Then: []registry.Op{registry.Delete("~k", owned), registry.Set("~k2", owned, nil)}},
+			want: []string{
+				"delete /r/:births/s.5 at -1", "delete /r/~k at 1",
+				"check /r/:births/s.6 at -1", `set /r/~k2 at 6: "rota1 ` + txn + ` owner=s birth=6 created=60\n"`,
+			}, items: []int{0, 0, 1, 1},
 		},
 		"Delete of an owned key deletes its birth and sets the znode of its owner": {
 			txn:  registry.Txn{Then: []registry.Op{registry.Delete("~k", owned)}},
@@ -187,6 +213,7 @@ func TestMultiRequest_FindsTheFirstItemThatCanNeverHold(t *testing.T) {
 		want int
 	}{
 		"At another Rev":      {registry.Txn{If: []registry.Cond{registry.Absent("new"), registry.At("k", other)}}, 1},
+		"At the zero Rev":     {registry.Txn{If: []registry.Cond{registry.At("unknown", registry.Rev{})}}, 0},
 		"At two Revs":         {registry.Txn{If: []registry.Cond{registry.At("k", at), registry.At("k", other)}}, 1},
 		"Alive of no session": {registry.Txn{If: []registry.Cond{registry.Alive("s/..")}}, 0},
 		"Set and Delete": {registry.Txn{
@@ -199,9 +226,20 @@ func TestMultiRequest_FindsTheFirstItemThatCanNeverHold(t *testing.T) {
 			m := newMultiRequest(offlineClient(), c.txn, nil)
 			m.reapedCount = 7
 			for key := range m.requiredRevs() {
-				m.known[key], _ = m.client.versions.get(key, 7)
+				if f, ok := m.client.versions.get(key, 7); ok {
+					m.known[key] = f
+				}
 			}
 			require.Equal(t, c.want, m.assembleEntries())
 		})
 	}
+}
+
+func TestMultiRequest_KnowsNoZnodeBeforeTheFirstRemoval(t *testing.T) {
+	c := offlineClient()
+	c.reapedCount.Store(0)
+	m := newMultiRequest(c, registry.Txn{Then: []registry.Op{registry.Create("new", nil)}}, nil)
+	require.Equal(t, -1, m.assembleEntries())
+	require.Len(t, m.entries, 2)
+	require.Equal(t, "create /r/new", describeEntries(m.entries)[0])
 }
