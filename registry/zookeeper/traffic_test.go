@@ -105,7 +105,7 @@ func TestMemberConn_BoundsTheGreetingOnly(t *testing.T) {
 	require.Zero(t, w.boundDeadline(time.Time{}))
 }
 
-// recordedConn is a connection that records what is done to it.
+// recordedConn records writes, deadlines and Close.
 type recordedConn struct {
 	net.Conn
 	reads             []byte
@@ -159,7 +159,7 @@ func TestMemberConn_UsesTheConnection(t *testing.T) {
 			Conn: conn, greetingTimeout: time.Second, granted: func(zkwire.Grant) {},
 			failed: func(err error) { failures = append(failures, err) },
 		}
-		var closing int32 = int32(zkwire.Close)
+		closing := int32(zkwire.Close)
 		far := time.Now().Add(time.Hour)
 		require.NoError(t, w.SetReadDeadline(far))
 		require.NoError(t, w.SetWriteDeadline(far))
