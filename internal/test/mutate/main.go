@@ -45,7 +45,8 @@ type options struct {
 // target is a package with the tests that have to notice its faults.
 type target struct {
 	name  string
-	dir   string // of the package, below the root of the module
+	dir   string   // of the package, below the root of the module
+	files []string // to be mutated; empty: all
 	steps []step
 }
 
@@ -68,6 +69,19 @@ var targets = []target{
 		{name: "the conformance suite", tests: "TestConformance$", args: []string{"-conformance.seeds=10"}},
 		{name: "the package's own tests", tests: ".", skip: "TestConformance|AllocatesNothing"},
 	}},
+	{name: "backend", dir: "registry/backend", steps: unitTests("")},
+	// A start of a server for each fault would take hours. These files are judged by tests without
+	// a server; the rest of the two packages is not mutated.
+	{
+		name: "etcd", dir: "registry/etcd",
+		files: []string{"entry.go", "errors.go", "keys.go", "txnrequest.go"},
+		steps: []step{{tests: "TestDecode|TestErrors|TestPreconditions|TestRefusalError|TestStoredKeys|TestTranslate|TestWriteRequests"}},
+	},
+	{
+		name: "zookeeper", dir: "registry/zookeeper",
+		files: []string{"entry.go", "keys.go", "members.go", "traffic.go", "txnrequest.go", "versioncache.go"},
+		steps: []step{{tests: "TestLayout|TestMemberConn|TestMultiRequest|TestRoute|TestVersionCache|TestZnode"}},
+	},
 	{name: "claiming", dir: "coordinator/internal/claiming", steps: unitTests("")},
 	{name: "balance", dir: "coordinator/internal/balance", steps: unitTests("")},
 	{name: "batch", dir: "coordinator/internal/batch", steps: unitTests("")},
@@ -138,7 +152,7 @@ func mutateTarget(ctx context.Context, o options, t target, out io.Writer) (bool
 		return false, err
 	}
 	defer os.RemoveAll(work)
-	mutants, overlay, err := writeMutants(work, t.dir, o.only)
+	mutants, overlay, err := writeMutants(work, t, o.only)
 	if err != nil {
 		return false, err
 	}

@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// writeMutants writes the package in dir with all its faults to work. It returns the faults and
+// writeMutants writes the target's package with all its faults to work. It returns the faults and
 // the file for the go command's -overlay.
-func writeMutants(work, dir, only string) ([]*mutant, string, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+func writeMutants(work string, t target, only string) ([]*mutant, string, error) {
+	files, err := filepath.Glob(filepath.Join(t.dir, "*.go"))
 	if err != nil {
 		return nil, "", err
 	}
@@ -36,7 +36,7 @@ func writeMutants(work, dir, only string) ([]*mutant, string, error) {
 	var pkg string
 	overlay := map[string]string{}
 	for _, file := range files {
-		if !strings.Contains(filepath.Base(file), only) {
+		if base := filepath.Base(file); !strings.Contains(base, only) || len(t.files) > 0 && !slices.Contains(t.files, base) {
 			continue
 		}
 		m, err := mutateFile(filepath.Base(file), sources[file], consts, len(all)+1)
@@ -50,9 +50,9 @@ func writeMutants(work, dir, only string) ([]*mutant, string, error) {
 		}
 	}
 	if len(all) == 0 {
-		return nil, "", fmt.Errorf("no code to mutate in %s", dir)
+		return nil, "", fmt.Errorf("no code to mutate in %s", t.dir)
 	}
-	if err := addOverlay(overlay, work, filepath.Join(dir, "mutant_switch.go"), switchSource(pkg)); err != nil {
+	if err := addOverlay(overlay, work, filepath.Join(t.dir, "mutant_switch.go"), switchSource(pkg)); err != nil {
 		return nil, "", err
 	}
 	list, err := writeOverlay(work, overlay)
