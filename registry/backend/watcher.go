@@ -31,6 +31,9 @@ type Source struct {
 	// An error that wraps ErrMissed makes the watcher list again. ErrPermission and
 	// ErrUnauthenticated of package registry end it. After any other error, such as a lost
 	// connection, Changes is called again with the same Rev, after a pause (see NextPause).
+	//
+	// List has the call time-out of the handle, Changes has no deadline: its context ends with the
+	// watcher. A Source whose connection may fall silent returns an error when it finds that.
 	Changes func(ctx context.Context, after registry.Rev) ([]Change, registry.Rev, error)
 
 	// Close is called once, after the last call of the other two. It may be nil.
