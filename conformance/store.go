@@ -94,11 +94,12 @@ type Cut int
 const (
 	// Refuse breaks connections and refuses new ones.
 	Refuse Cut = iota + 1
-	// Blackhole silently drops everything in both directions.
+	// Blackhole silently holds up everything in both directions. When the cut ends, what was held
+	// up is lost, or arrives late, as TCP retransmits it. So do the other two kinds.
 	Blackhole
-	// ToStore drops requests; replies and events still arrive.
+	// ToStore holds up requests; replies and events still arrive.
 	ToStore
-	// FromStore drops replies and events; requests still arrive.
+	// FromStore holds up replies and events; requests still arrive.
 	FromStore
 )
 

@@ -99,8 +99,9 @@ func (s *Server) PartitionOneWay(name string, d Direction) (heal func()) {
 }
 
 // Delay sets the latency of requests and replies of the clients of that name, until the next
-// call; zeros remove it. Messages under way keep the old latency. Events are replies: the
-// first pending event of a watcher takes that long, and later ones may arrive with it.
+// call; zeros remove it. Requests and replies under way keep the old latency. Events are
+// replies: the first pending event of a watcher takes that long, and later ones may arrive with
+// it. Without a latency, pending events arrive at once.
 func (s *Server) Delay(name string, request, reply time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
