@@ -8,7 +8,7 @@ Usage: ./test.sh [--quick | --fresh] [-- flags of go test]
 
 Runs every test of every module under the race detector, without go's test cache, and fails
 if one fails. It ends with a table of how each backend did in the conformance suite. It takes
-about 25 minutes on two cores.
+about 30 minutes on two cores.
 
 It needs Go and a C compiler (for the race detector). It fetches everything else into caches:
 etcd is built; ZooKeeper, Quartz, Java, PostgreSQL and MariaDB are the system's or come from

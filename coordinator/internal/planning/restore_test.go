@@ -90,6 +90,13 @@ func TestPlan_AfterALostOne(t *testing.T) {
 		assert.Equal(t, 4, w.Plan("job").Last().Number)
 		assert.Equal(t, ahead+1, w.Plan("job").Last().From)
 	})
+	t.Run("shows the last fire that a shard has claimed", func(t *testing.T) {
+		w, a := setUp(t)
+		last := record.Watermark{Epoch: 3, Fire: w.View.Now - 1, Attempt: 2}
+		w.claim(a, "job", func(c *record.Claims) { c.Watermarks = c.Watermarks.Raise(shardset.Of(1), last) })
+		w.Settle()
+		assert.Equal(t, last, w.Plan("job").Watermarks.Of(1))
+	})
 	t.Run("has a number after that of each run, and names the shards that stay", func(t *testing.T) {
 		w, a := setUp(t)
 		w.claim(a, "job", func(c *record.Claims) { c.Running = coordtest.Runs(shardset.Of(1), record.Ref{Epoch: 5, Attempt: 1}) })
