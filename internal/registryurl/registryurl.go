@@ -12,17 +12,19 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/etcd"
 	"github.com/rota-dev/rota/registry/zookeeper"
 )
 
-// Options are the credentials and the logger of a connection. A URL holds no secrets.
+// Options are the credentials of a connection, its logger, and the bound of a call. A URL holds no secrets.
 type Options struct {
 	TLS                *tls.Config
 	Username, Password string
 	Logger             *slog.Logger
+	CallTimeout        time.Duration // zero: the backend's default
 }
 
 // OpenFunc opens the registry at a URL, which begins with a scheme of Schemes.
@@ -53,11 +55,11 @@ func (s Schemes) Open(ctx context.Context, text string, o Options) (registry.Reg
 	}
 	if u.scheme == "etcd" {
 		return asRegistry(etcd.Open(ctx, etcd.Options{
-			Endpoints: u.endpoints, Namespace: u.namespace, TLS: o.TLS, Username: o.Username, Password: o.Password, Logger: o.Logger,
+			Endpoints: u.endpoints, Namespace: u.namespace, TLS: o.TLS, Username: o.Username, Password: o.Password, Logger: o.Logger, CallTimeout: o.CallTimeout,
 		}))
 	}
 	return asRegistry(zookeeper.Open(ctx, zookeeper.Options{
-		Endpoints: u.endpoints, Namespace: u.namespace, TLS: o.TLS, Username: o.Username, Password: o.Password, Logger: o.Logger,
+		Endpoints: u.endpoints, Namespace: u.namespace, TLS: o.TLS, Username: o.Username, Password: o.Password, Logger: o.Logger, CallTimeout: o.CallTimeout,
 	}))
 }
 

@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
@@ -43,6 +44,7 @@ type Connection struct {
 	TLS                *tls.Config // nil: no TLS is configured
 	Username, Password string      // empty: none is configured
 	Logger             *slog.Logger
+	CallTimeout        time.Duration // bound of each call, such as a list of all jobs; zero: the registry's default
 }
 
 // Streams are the standard streams of a command.

@@ -237,7 +237,7 @@ func (s *Settings) Connect(ctx context.Context) (registry.Registry, error) {
 	if err := s.checkAddress(); err != nil {
 		return nil, &exit.Error{Code: exit.Usage, Err: err}
 	}
-	o := registryurl.Options{Logger: slog.New(slog.DiscardHandler)}
+	o := registryurl.Options{Logger: slog.New(slog.DiscardHandler), CallTimeout: s.callTimeout()}
 	if err := s.addCredentials(&o); err != nil {
 		return nil, &exit.Error{Code: exit.Usage, Err: err}
 	}
@@ -250,6 +250,18 @@ func (s *Settings) Connect(ctx context.Context) (registry.Registry, error) {
 	s.reg = reg
 	return reg, nil
 }
+
+// callTimeout returns the bound of one call: the default of the backends, or more if the user gives the command more
+// time, since a list of all jobs of a large group is one call.
+func (s *Settings) callTimeout() time.Duration {
+	if half := s.Timeout / 2; half > usualCallTimeout {
+		return half
+	}
+	return 0
+}
+
+// usualCallTimeout is the default of the backends.
+const usualCallTimeout = 5 * time.Second
 
 // maxConnectTime bounds the attempt to connect: a wrong address fails within seconds.
 const maxConnectTime = 5 * time.Second

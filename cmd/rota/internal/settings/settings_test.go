@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
@@ -179,5 +180,20 @@ func TestSettings_Credentials(t *testing.T) {
 			assert.Equal(t, []string{c.user, c.password}, []string{sent.Username, sent.Password})
 			assert.Equal(t, c.tls, sent.TLS != nil)
 		})
+	}
+}
+
+func TestSettings_CallTimeout(t *testing.T) {
+	for timeout, want := range map[string]time.Duration{"1s": 0, "10s": 0, "12s": 6 * time.Second, "1m": 30 * time.Second} {
+		s, err := resolve(t, "", map[string]string{"ROTA_REGISTRY": "zookeeper://zk", "ROTA_NAMESPACE": "billing", "ROTA_TIMEOUT": timeout})
+		require.NoError(t, err)
+		var sent registryurl.Options
+		s.OpenRegistry = func(_ context.Context, _ string, o registryurl.Options) (registry.Registry, error) {
+			sent = o
+			return nil, errors.New("not opened")
+		}
+		_, err = s.Connect(t.Context())
+		require.ErrorContains(t, err, "not opened")
+		assert.Equal(t, want, sent.CallTimeout, "half of --timeout %s, but not less than the default of the backends", timeout)
 	}
 }
