@@ -244,7 +244,7 @@ func failingShards(st *Status) (shards []int) {
 				continue
 			}
 			s := st.PerShard[n]
-			isLast := f.Attempt == s.Attempt || f.Attempt == s.Attempt-1 && due.DropsNext(f.Error)
+			isLast := due.IsLastFailure(f.Attempt, f.Error, s.Attempt)
 			scheduled := f.Trigger == 0 && f.Fire.Equal(s.LastFire) && isLast && s.LastTrigger <= f.lastTrigger
 			triggered := f.Trigger != 0 && f.Trigger == s.LastTrigger && !f.At.Before(s.LastFire)
 			if scheduled || triggered {

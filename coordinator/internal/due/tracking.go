@@ -18,6 +18,12 @@ func DropsNext(failure string) bool {
 	return failure == CrashedRunError || failure == CancelledRunError
 }
 
+// IsLastFailure reports whether attempt failed is the last one that was made of a run, by its failure and the attempt
+// that the watermark has.
+func IsLastFailure(failed int, failure string, watermark int) bool {
+	return failed == watermark || failed == watermark-1 && DropsNext(failure)
+}
+
 // MaxRetryDelay bounds the time between a failed run and its retry.
 const MaxRetryDelay = 24 * time.Hour
 

@@ -143,7 +143,7 @@ func (s *subject) failureText(attempt int) string {
 // findFailure returns the recorded failure of an attempt at the fire; attempt 0 means the last one.
 func (s *subject) findFailure(attempt int) (last record.Failure, found bool) {
 	for _, f := range s.failures {
-		isAttempt := attempt == 0 || f.Attempt == attempt || f.Attempt == attempt-1 && due.DropsNext(f.Error)
+		isAttempt := attempt == 0 || due.IsLastFailure(f.Attempt, f.Error, attempt)
 		if f.Trigger != s.trigger || f.Fire != s.fire || !f.Shards.Has(s.shard) || !isAttempt {
 			continue
 		}
@@ -167,7 +167,7 @@ func (s *subject) checkWorker() result {
 		return r
 	case w.More > 0:
 		return unclear("%d more shards of %s wait for a worker, and their numbers are not on record", w.More, record.InstanceOf(s.runner))
-	case strings.Contains(scheduleText(s.epochOf(s.run)), " spread "):
+	case strings.Contains(scheduleOf(s.epochOf(s.run)), " spread "):
 		return unclear("%s spreads the starts of runs, so the run may not have begun", scheduleText(s.epochOf(s.run)))
 	}
 	return pass("no wait for a worker of 10 s or more is on record")
@@ -212,10 +212,10 @@ func (s *subject) checkOutcome() result {
 		return s.describeFailure(f)
 	}
 	ended, tracked := s.findEndedFire()
-	r := result{Verdict: Unknown}.lookUp()
+	r := result{Verdict: Unknown}
 	switch {
 	case tracked && ended.Failed+ended.Skipped == 0:
-		r.Verdict, r.do, r.verb = OK, "", ""
+		r.Verdict, r.last = OK, true
 		r.detail = fmt.Sprintf("the runs of all %d shards have ended by %s, and none has failed", ended.Shards, seconds(ended.Ended))
 		r.summary = fmt.Sprintf("succeeded: the runs of all shards had ended at %s, and none had failed", seconds(ended.Ended))
 	case tracked:
@@ -231,11 +231,14 @@ func (s *subject) checkOutcome() result {
 		r.detail = "the run has ended. Its failure may have been displaced by newer ones, or be among those that are counted only"
 		r.summary = fmt.Sprintf("was run as attempt %d; whether it succeeded is not on record", attempt)
 	default:
-		r.Verdict, r.do, r.verb = OK, "", ""
+		r.Verdict, r.last = OK, true
 		r.detail = "the run has ended, and no failure of it is on record"
 		r.summary = fmt.Sprintf("succeeded, as attempt %d by %s", attempt, s.claimer())
 	}
-	return r
+	if r.Verdict == OK {
+		return r
+	}
+	return r.lookUp()
 }
 
 // findEndedFire returns the recorded end of the fire, which plans hold of jobs that other jobs follow.

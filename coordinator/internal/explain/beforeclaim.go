@@ -124,13 +124,19 @@ func (s *subject) checkInForce() result {
 
 // scheduleText returns the text of the schedule of an epoch.
 func scheduleText(e *record.Epoch) string {
+	if text := scheduleOf(e); text != "" {
+		return fmt.Sprintf("the schedule %q", text)
+	}
+	return "the schedule"
+}
+
+// scheduleOf returns the schedule as the definition of an epoch has it, "" if the definition has another form.
+func scheduleOf(e *record.Epoch) string {
 	var d struct {
 		Schedule string `json:"schedule"`
 	}
-	if json.Unmarshal(e.Def, &d) != nil || d.Schedule == "" {
-		return "the schedule"
-	}
-	return fmt.Sprintf("the schedule %q", d.Schedule)
+	_ = json.Unmarshal(e.Def, &d)
+	return d.Schedule
 }
 
 func (s *subject) checkDue() result {
@@ -203,7 +209,7 @@ func (s *subject) describeNext(e *record.Epoch, prog due.Program) string {
 		return fmt.Sprintf("the next fire is at %v", record.InstantOf(found.Wake))
 	}
 	next := prog.Due(from.Time(), until.Time(), from.Time()).Wake
-	if next.IsZero() && scheduleText(e) == `the schedule "on trigger"` {
+	if next.IsZero() && scheduleOf(e) == "on trigger" {
 		return "the job runs by triggers only"
 	}
 	if next.IsZero() {
