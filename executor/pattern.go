@@ -101,6 +101,38 @@ func (p *pattern) next(from int64) (int64, bool) {
 	return 0, false
 }
 
+// shortestGap returns the shortest time between two readings, or 24 hours if that is shorter.
+func (p *pattern) shortestGap() time.Duration {
+	gap := daySeconds
+	first, _ := p.nextInDay(0)
+	last := first
+	for gap > 1 {
+		second, ok := p.nextInDay(last + 1)
+		if !ok {
+			break
+		}
+		gap, last = min(gap, second-last), second
+	}
+	if p.hasConsecutiveDays() {
+		gap = min(gap, first+daySeconds-last)
+	}
+	return time.Duration(gap) * time.Second
+}
+
+// hasConsecutiveDays reports whether two days in a row have readings, in any year.
+func (p *pattern) hasConsecutiveDays() bool {
+	m, before := newMonth(firstYear, time.January), false
+	for range 12 * (lastYear - firstYear + 1) {
+		days := p.daysOf(m)
+		if days&(days>>1) != 0 || before && has(days, 1) {
+			return true
+		}
+		before = has(days, m.days())
+		m = m.following()
+	}
+	return false
+}
+
 // count returns the number of readings at or after from and before to.
 func (p *pattern) count(from, to int64) int {
 	if from >= to {

@@ -252,6 +252,11 @@ func (s Schedule) timetable() (timetable, error) {
 	if err != nil {
 		return nil, err
 	}
+	if spread, _ := all.spread(); spread > 0 {
+		if err := checkGaps(t, spread); err != nil {
+			return nil, err
+		}
+	}
 	return newBounded(t, all)
 }
 

@@ -146,7 +146,11 @@ func TestSchedule_Refuses(t *testing.T) {
 		"no spread":               {Every(time.Minute).Spread(0), "from 1ms to 24h"},
 		"too short a spread":      {Cron("0 3 * * *").Spread(time.Millisecond - 1), "from 1ms to 24h"},
 		"too long a spread":       {Cron("0 3 * * *").Spread(24*time.Hour + 1), "from 1ms to 24h"},
-		"more than the interval":  {Every(time.Minute).Spread(time.Minute + 1), "longer than the interval"},
+		"more than the interval":  {Every(time.Minute).Spread(time.Minute + 1), "longer than 1m, the shortest time between two fires"},
+		"more than cron's gap":    {Cron("* * * * *").Spread(30 * time.Minute), "longer than 1m, the shortest time between two fires"},
+		"more than quartz's gap":  {Quartz("0 0/5 * * * ?").Spread(6 * time.Minute), "longer than 5m"},
+		"more than a gap of At":   {At(day, day.Add(time.Hour), day.Add(time.Hour+time.Minute)).Spread(2 * time.Minute), "longer than 1m"},
+		"more than a night's gap": {Cron("30 0,23 * * *").Spread(2 * time.Hour), "longer than 1h, the"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := c.s.check()

@@ -12,7 +12,7 @@ import (
 
 // Spread returns s with the starts of its runs distributed over d, from 1 ms to 24 h: the run of a
 // shard begins at Offset after its fire, so the shards of many jobs do not begin together.
-// Run.FireTime remains the instant of the fire. The interval of Every must not be below d.
+// Run.FireTime remains the instant of the fire. Two fires of s must not be closer to each other than d.
 //
 // Fires are claimed on time; a claimed run waits in its instance, without a worker, until its
 // instant. That applies to each attempt of a fire: a run that was claimed later than its instant
@@ -29,16 +29,16 @@ func (s Schedule) Spread(d time.Duration) Schedule { return s.with("spread", dur
 // Spread, which is excluded. It is 0 if s has no Spread. The result depends only on the job's name, the
 // shard and that duration: it is the same on all instances and in all versions.
 func (s Schedule) Offset(job string, shard int) time.Duration {
+	if s.check() != nil {
+		return 0
+	}
 	return spreadOffset(job, shard, s.spread())
 }
 
-// spread returns the duration of Spread, 0 if there is none or it is invalid.
+// spread returns the duration of Spread in a valid schedule, 0 if there is none.
 func (s Schedule) spread() time.Duration {
-	kind, all := splitModifiers(strings.Fields(s.text))
-	d, err := all.spread()
-	if err != nil || checkSpread(kind, all) != nil {
-		return 0
-	}
+	_, all := splitModifiers(strings.Fields(s.text))
+	d, _ := all.spread()
 	return d
 }
 
@@ -83,10 +83,23 @@ func checkSpread(kind []string, all modifiers) error {
 	if kind[0] == "fixed" || kind[0] == alwaysText {
 		return errors.New("runs that count from the ends of runs cannot be spread")
 	}
-	if kind[0] == "every" {
-		if interval, err := time.ParseDuration(strings.Join(kind[1:], " ")); err == nil && interval < d {
-			return errors.New("the spread is longer than the interval")
-		}
+	return nil
+}
+
+// checkGaps returns an error if two fires of t are closer to each other than the spread. A shard whose run waits is
+// busy, so the fires in that time would be missed.
+func checkGaps(t timetable, spread time.Duration) error {
+	var gap time.Duration
+	switch t := t.(type) {
+	case interval:
+		gap = time.Duration(t)
+	case instants:
+		gap = t.shortestGap()
+	case *crontab:
+		gap = t.pattern.shortestGap()
+	}
+	if gap < spread {
+		return fmt.Errorf("the spread is longer than %s, the shortest time between two fires", durationText(gap))
 	}
 	return nil
 }

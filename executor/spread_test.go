@@ -36,6 +36,35 @@ func TestSpread_OffsetsArePinned(t *testing.T) {
 	assert.Zero(t, Every(time.Minute).Spread(25*time.Hour).Offset("job", 1), "invalid")
 }
 
+// A shard whose run waits is busy: with a spread that is longer than the time to the next fire, it would miss fires.
+func TestSpread_IsAtMostTheShortestTimeBetweenFires(t *testing.T) {
+	day := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		s   Schedule
+		gap time.Duration
+	}{
+		{Cron("* * * * *"), time.Minute},
+		{Cron("* * * * * *"), time.Second},
+		{Cron("0,50 * * * *"), 10 * time.Minute},
+		{Cron("0 3 * * *"), 24 * time.Hour},
+		{Cron("0 1,23 * * *"), 2 * time.Hour},
+		{Cron("0 1,23 * * 1"), 22 * time.Hour},
+		{Cron("0 1,23 1,31 * *"), 2 * time.Hour},
+		{Cron("0 1,23 29 2 *"), 22 * time.Hour},
+		{Cron("0 1,23 28,29 2 *"), 2 * time.Hour},
+		{Quartz("0 0 1,23 1 1 ? 2027"), 22 * time.Hour},
+		{Quartz("0 0 1,23 31 12 ? 2026"), 22 * time.Hour},
+		{Every(90 * time.Second), 90 * time.Second},
+		{At(day), 24 * time.Hour},
+		{At(day, day.Add(time.Hour)), time.Hour},
+	} {
+		assert.NoError(t, c.s.Spread(c.gap).check(), "%v", c.s)
+		if c.gap < maxSpread {
+			assert.ErrorContains(t, c.s.Spread(c.gap+1).check(), "longer than "+durationText(c.gap)+", the shortest time between two fires", "%v", c.s)
+		}
+	}
+}
+
 // Shards of one job, and first shards of many jobs, are spread evenly.
 func TestSpread_OffsetsAreEven(t *testing.T) {
 	const n, parts = 10_000, 20

@@ -113,6 +113,15 @@ func (all instants) count(after, through time.Time) int {
 	return max(0, all.through(through)-all.through(after))
 }
 
+// shortestGap returns the shortest time between two instants, or the longest Duration if there is only one.
+func (all instants) shortestGap() time.Duration {
+	gap := time.Duration(math.MaxInt64)
+	for i := range len(all) - 1 {
+		gap = min(gap, all[i+1].Sub(all[i]))
+	}
+	return gap
+}
+
 // through returns the number of instants that are not after t.
 func (all instants) through(t time.Time) int {
 	return sort.Search(len(all), func(i int) bool { return all[i].After(t) })

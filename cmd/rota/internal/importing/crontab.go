@@ -300,9 +300,6 @@ func convertTimes(j *job, l crontabLine) error {
 			"for a command of each host, write a unit of its service manager.")
 		return nil
 	}
-	if err := setSpread(j, l.variables); err != nil {
-		return err
-	}
 	if !strings.HasPrefix(l.times, "@") {
 		times, err := parseTimes(strings.Fields(l.times))
 		if err != nil {
@@ -325,8 +322,9 @@ func convertTimes(j *job, l crontabLine) error {
 	if _, err := executor.Cron(j.schedule.text).In(zone).Next(time.Unix(0, 0), 1); err != nil {
 		j.schedule.dropped = true
 		j.note(fmt.Sprintf("Rota refuses the schedule, and it has not been written: %v.", err))
+		return nil
 	}
-	return nil
+	return setSpread(j, l.variables)
 }
 
 // setSpread keeps RANDOM_DELAY, in minutes.
@@ -339,7 +337,13 @@ func setSpread(j *job, variables map[string]string) error {
 	if err != nil || minutes < 0 || minutes > 24*60 {
 		return fmt.Errorf("RANDOM_DELAY is %q, not a number of minutes of a day", text)
 	}
-	j.schedule.spread = time.Duration(minutes) * time.Minute
+	spread := time.Duration(minutes) * time.Minute
+	if _, err := executor.Cron(j.schedule.text).Spread(spread).Next(time.Unix(0, 0), 1); err != nil {
+		j.note(fmt.Sprintf("RANDOM_DELAY=%s has been left out, as it is longer than the time between two fires: "+
+			"a run that waited for so long would miss the fires after its own.", text))
+		return nil
+	}
+	j.schedule.spread = spread
 	j.note("RANDOM_DELAY has become spread: the delay depends on the job's name, and is the same for each fire.")
 	return nil
 }

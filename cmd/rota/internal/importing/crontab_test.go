@@ -75,6 +75,14 @@ func TestWriteJobsFile_KeepsTexts(t *testing.T) {
 	}
 }
 
+func TestConvertCrontab_LeavesOutADelayAboveTheTimeBetweenFires(t *testing.T) {
+	d := convertTestCrontab(t, "RANDOM_DELAY=30\n*/30 * * * * half\n*/20 * * * * third\n", crontabOptions{})
+	require.Len(t, d.jobs, 2)
+	assert.Equal(t, 30*time.Minute, d.jobs[0].schedule.spread)
+	assert.Zero(t, d.jobs[1].schedule.spread)
+	assert.Contains(t, strings.Join(d.jobs[1].notes, "\n"), "RANDOM_DELAY=30 has been left out")
+}
+
 func TestConvertCrontab_ReportsAllMistakes(t *testing.T) {
 	_, err := convertCrontab(strings.Join([]string{
 		"61 * * * * a",
