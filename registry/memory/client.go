@@ -14,7 +14,8 @@ import (
 type Client struct {
 	server  *Server
 	machine *machine
-	closed  chan struct{} // closed by Close
+	closed  chan struct{} // closed when Close begins
+	ended   chan struct{} // closed when Close has ended the sessions
 
 	// Guarded by server.mu.
 	isClosed bool
@@ -170,10 +171,12 @@ func (c *Client) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if c.isClosed {
 		s.mu.Unlock()
+		<-c.ended
 		return nil
 	}
 	c.isClosed = true
 	close(c.closed)
+	defer close(c.ended)
 	for _, w := range c.watchers {
 		w.end(backend.ErrHandleClosed)
 	}

@@ -304,6 +304,16 @@ func TestSessionCloseUnreached(t *testing.T) {
 		s.Partition("a")
 		checkDuration(t, 0, func() { require.NoError(t, a.Close(t.Context())) })
 	})
+	bubble(t, "a second Close of a handle returns when the first has ended the sessions", func(t *testing.T, s *memory.Server) {
+		a := connect(t, s, "a")
+		openOwner(t, a)
+		s.Delay("a", time.Second, time.Second)
+		first := make(chan error)
+		go func() { first <- a.Close(t.Context()) }()
+		synctest.Wait()
+		checkDuration(t, 2*time.Second, func() { require.NoError(t, a.Close(t.Context())) })
+		require.NoError(t, <-first)
+	})
 	bubble(t, "nothing is left of a session that is closed while a renewal is under way", func(t *testing.T, s *memory.Server) {
 		a := connect(t, s, "a")
 		x := openOwner(t, a)

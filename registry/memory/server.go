@@ -56,6 +56,7 @@ func (s *Server) Client(name string) *Client {
 		server:   s,
 		machine:  s.machine(name),
 		closed:   make(chan struct{}),
+		ended:    make(chan struct{}),
 		watchers: make(map[uint64]*watcher),
 	}
 }

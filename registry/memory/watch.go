@@ -167,7 +167,7 @@ func (w *watcher) takeDelta() (registry.Batch, error) {
 			puts = append(puts, e)
 		}
 	}
-	clear(w.pending)
+	w.pending = nil // not cleared: it may have been large once
 	w.mu.Unlock()
 
 	b.Puts = copySorted(puts)
