@@ -270,7 +270,7 @@ func (o *Operator) readClaimsOfEach(ctx context.Context, incarnations []string, 
 		case err != nil:
 			return err
 		}
-		c, err := record.Decode[record.Claims](e.Value)
+		c, err := record.DecodeClaims(e.Value)
 		if err == nil {
 			err = record.CheckJobOf(key, c.Job)
 		}

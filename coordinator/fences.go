@@ -3,10 +3,9 @@ package coordinator
 import (
 	"context"
 	"fmt"
-)
 
-// maxFenceBase leaves room for commit numbers above it.
-const maxFenceBase = 1 << 62
+	"github.com/rota-dev/rota/internal/record"
+)
 
 // RaiseFences makes the fences of instances that join from now on greater than above, in all
 // groups of the namespace. It is for a store that was restored from a backup or replaced: its
@@ -16,8 +15,8 @@ const maxFenceBase = 1 << 62
 // An instance keeps the base that it read when it joined. So stop all processes, restore the
 // store, call RaiseFences, and start the processes again.
 func (o *Operator) RaiseFences(ctx context.Context, above uint64) error {
-	if above > maxFenceBase {
-		return fmt.Errorf("raise fences above %d: greater than %d", above, uint64(maxFenceBase))
+	if above > record.MaxNumber {
+		return fmt.Errorf("raise fences above %d: greater than %d", above, uint64(record.MaxNumber))
 	}
 	if err := o.changeFenceBase(ctx, above); err != nil {
 		return fmt.Errorf("raise fences above %d: %w", above, err)

@@ -260,7 +260,7 @@ func (j *jobEntry) decode(compile due.Compiler) (*jobRecords, bool) {
 		}
 	}
 	for inc, e := range j.claims {
-		c, err := record.Decode[record.Claims](e.Value)
+		c, err := record.DecodeClaims(e.Value)
 		if err != nil {
 			fault(e)
 			continue

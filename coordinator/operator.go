@@ -20,7 +20,8 @@ import (
 var (
 	// ErrUnknownJob means that no process has stored a definition of the job.
 	ErrUnknownJob = errors.New("unknown job")
-	// ErrTooManyTriggers means that 64 triggers of the job are pending, the most allowed.
+	// ErrTooManyTriggers means that 64 triggers of the job are pending, the most allowed, or that the parameters of
+	// those that wait are too long together.
 	ErrTooManyTriggers = errors.New("too many triggers wait")
 	// ErrTooManyDisabled means that more than 256 instances or 256 hosts would be disabled
 	// for the job, or for all jobs.
@@ -101,17 +102,21 @@ type Intent struct {
 
 // Trigger requests a run of a job by hand and returns its number, which the runs have as
 // Run.Trigger. Numbers count from 1 for each job. Param replaces the job's Param unless it is
-// empty.
+// empty. It has up to 8192 bytes of UTF-8.
 //
 // Shards are the shards to run. Nil means all; an empty slice is an error. Each gets one run,
 // which may have several attempts. While the job is paused or a shard disabled, the run waits.
 //
 // The request is durable: once Trigger returns nil, crashes cannot prevent the run. Trigger
 // is not idempotent: each successful call is another run. It fails with ErrTooManyTriggers
-// if 64 triggers of the job are pending.
+// if 64 triggers of the job are pending, or if the parameters of those that the leader has not
+// taken up would have more than 64 KiB.
 func (o *Operator) Trigger(ctx context.Context, job, param string, shards []int) (uint64, error) {
 	if shards != nil && len(shards) == 0 {
 		return 0, fmt.Errorf("trigger %q: no shard is named; nil means all", job)
+	}
+	if err := record.CheckParam(param); err != nil {
+		return 0, fmt.Errorf("trigger %q: the parameter %w", job, err)
 	}
 	number := uint64(0)
 	err := o.changeControl(ctx, job, func(c *record.Control, def record.Job) (what string, err error) {
@@ -130,6 +135,9 @@ func (o *Operator) Trigger(ctx context.Context, job, param string, shards []int)
 		c.LastTrigger++
 		t.Number, number = c.LastTrigger, c.LastTrigger
 		c.Triggers = append(c.Triggers, t)
+		if n := record.ParamBytes(c.Triggers); n > record.MaxWaitingParamBytes {
+			return "", fmt.Errorf("%w: their parameters have %d bytes, at most %d", ErrTooManyTriggers, n, record.MaxWaitingParamBytes)
+		}
 		return fmt.Sprintf("trigger %d%s", number, of), nil
 	})
 	if err != nil {
@@ -394,7 +402,7 @@ func (o *Operator) changeGroupControl(ctx context.Context, change func(*record.G
 // putRecord replaces the record at rev, or creates one if rev is zero, on conditions. It reports
 // whether another writer changed a record first, so that the caller must retry.
 func (o *Operator) putRecord(ctx context.Context, key registry.Key, rev registry.Rev, v any, conds ...registry.Cond) (again bool, err error) {
-	value, err := record.Encode(v)
+	value, err := record.EncodeChecked(v)
 	if err != nil {
 		return false, err
 	}
@@ -503,7 +511,7 @@ func (o *Operator) findLastTrigger(ctx context.Context, segment string, p *recor
 		} else if err != nil {
 			return 0, err
 		}
-		if claims, err := record.Decode[record.Claims](e.Value); err == nil {
+		if claims, err := record.DecodeClaims(e.Value); err == nil {
 			marks = append(marks, claims.Watermarks...)
 		}
 	}

@@ -3,11 +3,13 @@ package coordinator
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/internal/record"
@@ -179,11 +181,32 @@ func (ov *Override) encode() (json.RawMessage, error) {
 	if len(fields) == 0 {
 		return nil, nil
 	}
+	if err := ov.checkTexts(); err != nil {
+		return nil, err
+	}
 	text, err := json.Marshal(fields)
 	if err == nil && len(text) > maxOverrideBytes {
 		err = fmt.Errorf("it has %d bytes, at most %d", len(text), maxOverrideBytes)
 	}
 	return text, err
+}
+
+// checkTexts checks the texts that JSON would change if they are not UTF-8.
+func (ov *Override) checkTexts() error {
+	if ov.Param != nil {
+		if err := record.CheckParam(*ov.Param); err != nil {
+			return fmt.Errorf("the parameter %w", err)
+		}
+	}
+	for _, shard := range slices.Sorted(maps.Keys(ov.ShardParams)) {
+		if !utf8.ValidString(ov.ShardParams[shard]) {
+			return fmt.Errorf("the parameter of shard %d is not UTF-8", shard)
+		}
+	}
+	if !utf8.ValidString(ov.Schedule) {
+		return errors.New("the schedule is not UTF-8")
+	}
+	return nil
 }
 
 // maxOverrideBytes bounds an override. A control record must fit into a value of the store, with all else that it holds.

@@ -353,7 +353,7 @@ func (o *Operator) readClaims(ctx context.Context, incarnation, segment string, 
 	case err != nil:
 		return record.Claims{}, err
 	}
-	c, err := record.Decode[record.Claims](e.Value)
+	c, err := record.DecodeClaims(e.Value)
 	if err != nil {
 		st.Unreadable = append(st.Unreadable, key)
 		return record.Claims{}, nil

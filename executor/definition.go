@@ -154,7 +154,7 @@ func (d definition) problems() []problem {
 		report("ShardParams", err)
 	}
 	report("Param", checkText(d.Param, maxParamBytes))
-	report("Revision", checkNotNegative(d.Revision))
+	report("Revision", checkRevision(d.Revision))
 	report("Strategy", record.CheckJobName(d.Strategy))
 	report("Timeout", checkNotNegative(time.Duration(d.Timeout)))
 	report("OnCrash", d.OnCrash.check())
@@ -204,6 +204,13 @@ func checkRange(n, least, most int) error {
 		return fmt.Errorf("%d is not from %d to %d", n, least, most)
 	}
 	return nil
+}
+
+func checkRevision(n int) error {
+	if uint64(max(n, 0)) > record.MaxNumber {
+		return fmt.Errorf("%d is above %d", n, uint64(record.MaxNumber))
+	}
+	return checkNotNegative(n)
 }
 
 func checkNotNegative[T int | time.Duration](n T) error {

@@ -342,9 +342,6 @@ func (e *Executor) Run(ctx context.Context) error {
 // is guaranteed to happen, also after a crash; while the job is paused or the shard disabled,
 // it waits. Each successful call is another run.
 func (e *Executor) Trigger(ctx context.Context, job string, t Trigger) (uint64, error) {
-	if err := checkText(t.Param, maxParamBytes); err != nil {
-		return 0, fmt.Errorf("trigger %q: Param: %w", job, err)
-	}
 	number, err := e.operator.Trigger(ctx, job, t.Param, t.Shards)
 	return number, e.explainUnknownJob(job, err)
 }

@@ -219,7 +219,7 @@ const (
 	maxShards           = record.MaxShards
 	maxNameBytes        = record.MaxJobNameBytes
 	maxDescriptionBytes = 1000
-	maxParamBytes       = 8192
+	maxParamBytes       = record.MaxParamBytes
 	maxShardParamBytes  = 1000
 	maxLocalBytes       = 16 // ten thousand jobs of a process share a member record
 )

@@ -185,7 +185,7 @@ func (g *groupModel) applyOp(op registry.Op, touch func(segment string) *jobMode
 		delete(j.claims, dir.Name())
 		if !gone {
 			var c record.Claims
-			c, err = record.Decode[record.Claims](op.Value)
+			c, err = record.DecodeClaims(op.Value)
 			j.claims[dir.Name()] = &c
 		}
 	}

@@ -294,7 +294,7 @@ func (w *world) judge() {
 		for _, op := range c.Then {
 			switch name := op.Key.Name(); {
 			case strings.HasPrefix(string(op.Key), "orders/groups/default/claims/") && op.Kind != registry.OpDelete:
-				claims, err := record.Decode[record.Claims](op.Value)
+				claims, err := record.DecodeClaims(op.Value)
 				require.NoError(w.t, err)
 				owned[c.Client] = claims.Running
 			case op.Key.Dir() == states:

@@ -53,6 +53,9 @@ func ParseAfter(text string) (*After, error) {
 		return nil, nil
 	}
 	a := &After{On: kind}
+	if n := strings.Count(rest, ",") + 1; n > MaxAfter { // a comma in a name is escaped
+		return nil, fmt.Errorf("it names %d jobs, at most %d", n, MaxAfter)
+	}
 	for word := range strings.SplitSeq(rest, ",") {
 		name := strings.TrimSpace(word)
 		if strings.HasPrefix(name, `"`) {
@@ -71,9 +74,6 @@ func ParseAfter(text string) (*After, error) {
 			return nil, fmt.Errorf("it names job %q twice", name)
 		}
 		a.Jobs = append(a.Jobs, name)
-	}
-	if len(a.Jobs) > MaxAfter {
-		return nil, fmt.Errorf("it names %d jobs, at most %d", len(a.Jobs), MaxAfter)
 	}
 	return a, nil
 }

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -34,44 +33,66 @@ const deflateAbove = 32 << 10
 // a third longer and no more readable.
 const deflated = "deflate\n"
 
-// Encode returns the stored form of v.
+// Encode returns the stored form of v. It fails, with registry.ErrTooLarge if v is too large, rather than return a
+// record that breaks a bound of the decoders. It does not check what only a decoder of one kind checks.
 func Encode(v any) ([]byte, error) {
-	b, err := marshal(v)
+	b, err := encodeText(v)
 	if err != nil {
 		return nil, fmt.Errorf("encode %T: %w", v, err)
 	}
-	if len(b) <= deflateAbove {
-		return b, nil
+	return b, nil
+}
+
+func encodeText(v any) ([]byte, error) {
+	b, err := marshal(v)
+	if err != nil {
+		return nil, err
 	}
+	if len(b) > maxInflated {
+		return nil, fmt.Errorf("%w: %d bytes of JSON, at most %d", registry.ErrTooLarge, len(b), maxInflated)
+	}
+	if err := checkText(b); err != nil {
+		return nil, err
+	}
+	if len(b) > deflateAbove {
+		if b, err = deflate(b); err != nil {
+			return nil, err
+		}
+	}
+	if len(b) > maxStored {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d", registry.ErrTooLarge, len(b), maxStored)
+	}
+	return b, nil
+}
+
+// deflate is the inverse of inflate for a long record.
+func deflate(b []byte) ([]byte, error) {
 	buf := bytes.NewBufferString(deflated)
 	w, err := flate.NewWriter(buf, flate.DefaultCompression)
 	if err != nil {
-		return nil, fmt.Errorf("encode %T: %w", v, err)
+		return nil, err
 	}
 	_, werr := w.Write(b)
-	if err := errors.Join(werr, w.Close()); err != nil {
-		return nil, fmt.Errorf("encode %T: %w", v, err)
-	}
-	return buf.Bytes(), nil
+	err = errors.Join(werr, w.Close())
+	return buf.Bytes(), err
 }
 
-// maxInflated bounds the size of an inflated record.
-const maxInflated = 16 << 20
-
-// inflate returns the JSON of a record, which Encode may have deflated.
+// inflate returns the JSON of a record, which Encode may have deflated, with its bounds checked.
 func inflate(b []byte) ([]byte, error) {
-	packed, ok := bytes.CutPrefix(b, []byte(deflated))
-	if !ok {
-		return b, nil
+	if len(b) > maxStored {
+		return nil, fmt.Errorf("%d bytes, at most %d", len(b), maxStored)
 	}
-	out, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(packed)), maxInflated+1))
-	if err != nil {
-		return nil, fmt.Errorf("inflate: %w", err)
+	if packed, ok := bytes.CutPrefix(b, []byte(deflated)); ok {
+		out, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(packed)), maxInflated+1))
+		if err != nil {
+			return nil, fmt.Errorf("inflate: %w", err)
+		}
+		if len(out) > maxInflated {
+			return nil, fmt.Errorf("inflate: longer than %d bytes", maxInflated)
+		}
+		b = out
 	}
-	if len(out) > maxInflated {
-		return nil, fmt.Errorf("inflate: longer than %d bytes", maxInflated)
-	}
-	return out, nil
+	return b, checkText(b)
 }
 
 // Decode decodes the stored form of a record. It ignores unknown fields.
@@ -82,6 +103,24 @@ func Decode[T any](b []byte) (T, error) {
 		err = json.Unmarshal(b, &v)
 	}
 	return v, err
+}
+
+// DecodeClaims decodes and checks a claims record.
+func DecodeClaims(b []byte) (Claims, error) {
+	c, err := Decode[Claims](b)
+	if err == nil {
+		err = c.check()
+	}
+	return c, err
+}
+
+// DecodeEnds decodes and checks the copy of a claims record.
+func DecodeEnds(b []byte) (Ends, error) {
+	e, err := Decode[Ends](b)
+	if err == nil {
+		err = e.check()
+	}
+	return e, err
 }
 
 // DecodeMeta decodes the record of a namespace. It fails with ErrNewerFormat if this version
@@ -121,17 +160,8 @@ func DecodePlan(b []byte) (*Plan, error) {
 	if p.Format > Format {
 		return nil, fmt.Errorf("%w: plan has format %d, this version knows %d", ErrNewerFormat, p.Format, Format)
 	}
-	if err := CheckJobName(p.Job); err != nil {
-		return nil, fmt.Errorf("job: %w", err)
-	}
-	if len(p.Epochs) == 0 {
-		return nil, errors.New("epochs: none")
-	}
 	for i := range p.Epochs {
 		e := &p.Epochs[i]
-		if i > 0 && e.Number <= p.Epochs[i-1].Number {
-			return nil, fmt.Errorf("epochs: number %d follows %d", e.Number, p.Epochs[i-1].Number)
-		}
 		if e.job, err = ParseJob(e.Def); err != nil {
 			return nil, fmt.Errorf("epochs: number %d: %w", e.Number, err)
 		}
@@ -140,22 +170,49 @@ func DecodePlan(b []byte) (*Plan, error) {
 				return nil, fmt.Errorf("epochs: number %d: stored_definition: %w", e.Number, err)
 			}
 		}
-		if e.job.Name != p.Job {
-			return nil, fmt.Errorf("epochs: number %d: definition of %q in the plan of %q", e.Number, e.job.Name, p.Job)
-		}
 	}
-	if err := p.checkOwners(); err != nil {
+	if err := p.Check(); err != nil {
 		return nil, err
-	}
-	if err := checkDisabled(p.Disabled); err != nil {
-		return nil, fmt.Errorf("disabled: %w", err)
 	}
 	return p, nil
 }
 
+// Check returns the first rule that a plan breaks whose epochs have been parsed.
+func (p *Plan) Check() error {
+	if err := CheckJobName(p.Job); err != nil {
+		return fmt.Errorf("job: %w", err)
+	}
+	if err := p.checkBounds(); err != nil {
+		return err
+	}
+	if len(p.Epochs) == 0 {
+		return errors.New("epochs: none")
+	}
+	for i := range p.Epochs {
+		e := &p.Epochs[i]
+		if i > 0 && e.Number <= p.Epochs[i-1].Number {
+			return fmt.Errorf("epochs: number %d follows %d", e.Number, p.Epochs[i-1].Number)
+		}
+		if e.job.Name != p.Job {
+			return fmt.Errorf("epochs: number %d: definition of %q in the plan of %q", e.Number, e.job.Name, p.Job)
+		}
+	}
+	if err := p.checkOwners(); err != nil {
+		return err
+	}
+	if err := checkDisabled(p.Disabled); err != nil {
+		return fmt.Errorf("disabled: %w", err)
+	}
+	return p.checkReruns()
+}
+
+// checkOwners counts the shards in one pass, and refuses more owners than shards before it reads their sets.
 func (p *Plan) checkOwners() error {
-	given, total := 0, p.Shards()
-	var all shardset.Set
+	total := p.Shards()
+	if len(p.Owners) > total {
+		return fmt.Errorf("owners: %d for %d shards", len(p.Owners), total)
+	}
+	owned := make([]bool, total)
 	for inc, shards := range p.Owners {
 		if err := CheckIncarnation(inc); err != nil {
 			return fmt.Errorf("owners: %w", err)
@@ -163,11 +220,26 @@ func (p *Plan) checkOwners() error {
 		if most, ok := shards.Max(); ok && most >= total {
 			return fmt.Errorf("owners: %s has shard %d of %d", inc, most, total)
 		}
-		given += shards.Len()
-		all = all.Union(shards)
+		for s := range shards.All() {
+			if owned[s] {
+				return errors.New("owners: a shard has two owners")
+			}
+			owned[s] = true
+		}
 	}
-	if all.Len() != given {
-		return errors.New("owners: a shard has two owners")
+	return nil
+}
+
+// checkReruns checks that the plan has the epoch and the shards of each pending run: no owner could claim it.
+func (p *Plan) checkReruns() error {
+	for _, g := range p.Reruns {
+		e, ok := p.Epoch(g.Epoch)
+		if !ok {
+			return fmt.Errorf("reruns: epoch %d, which the plan does not have", g.Epoch)
+		}
+		if most, ok := g.Shards.Max(); ok && most >= e.job.Shards {
+			return fmt.Errorf("reruns: shard %d of %d in epoch %d", most, e.job.Shards, g.Epoch)
+		}
 	}
 	return nil
 }
@@ -241,7 +313,7 @@ func decodeKeeping[T any](b []byte) (*T, fields, error) {
 	if len(extra) == 0 {
 		return v, nil, nil
 	}
-	return v, extra, nil
+	return v, extra, extra.check()
 }
 
 func fieldNames(t reflect.Type) []string {

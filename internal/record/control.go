@@ -2,6 +2,7 @@ package record
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -118,6 +119,9 @@ func DecodeControl(b []byte) (*Control, error) {
 	c.extra = extra
 	if err := checkDisabled(c.Disabled); err != nil {
 		return nil, fmt.Errorf("disabled_shards: %w", err)
+	}
+	if err := errors.Join(c.Cancels.check("cancels"), checkEntries("triggers", len(c.Triggers)), checkEntries("acts", len(c.Acts))); err != nil {
+		return nil, err
 	}
 	last := uint64(0)
 	for _, t := range c.Triggers {

@@ -31,7 +31,7 @@ func (p *Plan) Note(d Decision) {
 	kept := make([]Decision, 0, maxDecisions+1)
 	for _, o := range p.Decisions {
 		if o.What == d.What {
-			d.Again += o.Again + 1
+			d.Again = addInts(d.Again, o.Again+1)
 		} else {
 			kept = append(kept, o)
 		}
@@ -75,7 +75,7 @@ func (fs Failures) With(more ...Failure) Failures {
 		if i := slices.IndexFunc(out, func(o Failure) bool { return o.Ref == f.Ref && o.Again == f.Again }); i >= 0 {
 			f.Error = cmp.Or(out[i].Error, f.Error)
 			f.Shards = f.Shards.Union(out[i].Shards)
-			f.More += out[i].More
+			f.More = addInts(f.More, out[i].More)
 			f.At = max(f.At, out[i].At)
 			f.LastTrigger = max(f.LastTrigger, out[i].LastTrigger)
 			out = slices.Delete(out, i, i+1)

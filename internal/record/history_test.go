@@ -48,7 +48,7 @@ func TestPlan_Note(t *testing.T) {
 			before, err := Encode(p)
 			require.NoError(t, err)
 			for i := range 20 {
-				p.Note(Decision{At: 1_700_000_000_000_000_001, Term: 1 << 63, By: strings.Repeat("n", 128), What: fmt.Sprint(i, strings.Repeat(text, 1000))})
+				p.Note(Decision{At: 1_700_000_000_000_000_001, Term: 1 << 62, By: strings.Repeat("n", 128), What: fmt.Sprint(i, strings.Repeat(text, 1000))})
 			}
 			after, err := Encode(p)
 			require.NoError(t, err)

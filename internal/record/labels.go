@@ -22,6 +22,9 @@ func CheckLabels(labels map[string]string, most int) []error {
 	var errs []error
 	if n := len(labels); n > most {
 		errs = append(errs, fmt.Errorf("%d labels, at most %d", n, most))
+		if n > maxEntries {
+			return errs
+		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		if key == "" {

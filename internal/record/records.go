@@ -279,6 +279,9 @@ const DefaultMaxAttempts = 3
 
 // ParseJob decodes and checks the part of a definition that planning needs.
 func ParseJob(def json.RawMessage) (Job, error) {
+	if len(def) > maxDefinitionBytes {
+		return Job{}, fmt.Errorf("%d bytes, at most %d", len(def), maxDefinitionBytes)
+	}
 	var parsed struct {
 		Job
 		Schedule json.RawMessage `json:"schedule"`
@@ -326,11 +329,11 @@ type Counts struct {
 	Retried   uint64 `json:"retried,omitempty"` // runs that failed and were put on record to be made again
 }
 
-// Add returns the sum.
+// Add returns the sum. A total that reaches MaxNumber stays there.
 func (c Counts) Add(o Counts) Counts {
 	return Counts{
-		c.Claimed + o.Claimed, c.Succeeded + o.Succeeded, c.Failed + o.Failed,
-		c.Skipped + o.Skipped, c.Lost + o.Lost, c.Unknown + o.Unknown, c.Retried + o.Retried,
+		addNumbers(c.Claimed, o.Claimed), addNumbers(c.Succeeded, o.Succeeded), addNumbers(c.Failed, o.Failed),
+		addNumbers(c.Skipped, o.Skipped), addNumbers(c.Lost, o.Lost), addNumbers(c.Unknown, o.Unknown), addNumbers(c.Retried, o.Retried),
 	}
 }
 

@@ -16,7 +16,7 @@ const (
 	fullRuns = `[{"shards":"1-3,9","epoch":1,"fire":"1970-01-01T00:16:40.000000001Z","attempt":2,"missed":true,"handed_back":1,"retries":1,"not_before":"1970-01-01T00:16:45Z","retry_delay":"5s"},` +
 		`{"shards":"0","epoch":1,"fire":"1970-01-01T00:16:40.000000001Z","trigger":7,"attempt":1}]`
 	fullMarks  = `[{"shards":"1-3,9","epoch":1,"fire":"1970-01-01T00:16:40.000000001Z","attempt":2,"trigger":9007199254740993,"trigger_attempt":1},{"shards":"4","trigger":3,"trigger_attempt":1}]`
-	fullCounts = `{"claimed":18446744073709551615,"succeeded":2,"failed":3,"skipped":4,"lost":5,"unknown":6,"retried":7}`
+	fullCounts = `{"claimed":4611686018427387904,"succeeded":2,"failed":3,"skipped":4,"lost":5,"unknown":6,"retried":7}`
 	fullEnds   = `"ended":"1970-01-01T00:16:41Z","failures":[{"shards":"1-3,9","epoch":1,"fire":"1970-01-01T00:16:40.000000001Z","attempt":2,` +
 		`"missed":true,"handed_back":1,"retries":1,"not_before":"1970-01-01T00:16:45Z","retry_delay":"5s","more":4,"at":"1970-01-01T00:16:40.5Z","error":"日次 <a&b> \"x\"\\\n\u0000\u2028","again":true,"last_trigger":6}]`
 
@@ -56,7 +56,7 @@ func fullRecords(t *testing.T) (*Plan, *Claims) {
 			{shardset.Of(0), Ref{Epoch: 1, Fire: at + 1, Trigger: 7, Attempt: 1}},
 		},
 		Triggers: []Trigger{{Number: 7, At: at, Epoch: 1, Param: "2026-01", Shards: &shards}, {Number: 8, Shards: &none}, {Number: 9, At: at}},
-		Counts:   Counts{1<<64 - 1, 2, 3, 4, 5, 6, 7}, Problem: "日次", Resets: 2, Cancels: Runs{{shardset.Of(2), Ref{Epoch: 1, Fire: at, Attempt: 1}}}, GroupPause: &OwnHold{true, true}, Unoffered: at, Ended: at + 1e9,
+		Counts:   Counts{1 << 62, 2, 3, 4, 5, 6, 7}, Problem: "日次", Resets: 2, Cancels: Runs{{shardset.Of(2), Ref{Epoch: 1, Fire: at, Attempt: 1}}}, GroupPause: &OwnHold{true, true}, Unoffered: at, Ended: at + 1e9,
 		Decisions: []Decision{{at, 7, "a", "assign 0-3 to a", 2}, {at, 8, "a", "none", 0}},
 		extra:     fields{"novelty": json.RawMessage(`{"x":[1.50,2]}`), "a_novelty": json.RawMessage(`9007199254740993`)},
 	}
@@ -161,7 +161,7 @@ func TestDecode_RejectsWrongJSON(t *testing.T) {
 		"an exponent":          strings.Replace(fullClaims, `"attempt":2`, `"attempt":2e1`, 1),
 		"a leading zero":       strings.Replace(fullClaims, `"attempt":2`, `"attempt":02`, 1),
 		"a negative count":     strings.Replace(fullClaims, `"lost":5`, `"lost":-5`, 1),
-		"a number too large":   strings.Replace(fullClaims, `18446744073709551615`, `18446744073709551616`, 1),
+		"a number too large":   strings.Replace(fullClaims, `4611686018427387904`, `18446744073709551616`, 1),
 		"a number as text":     strings.Replace(fullClaims, `"attempt":2`, `"attempt":"2"`, 1),
 		"a text as number":     strings.Replace(fullClaims, `"settle"`, `7`, 1),
 		"a bad instant":        strings.Replace(fullClaims, `00:16:41Z`, `00:16:41`, 1),

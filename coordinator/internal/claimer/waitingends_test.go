@@ -125,7 +125,7 @@ func (f *claimingFixture) runningNow(t *testing.T, job string) bool {
 	t.Helper()
 	e, err := f.server.Client("observer").Get(t.Context(), f.keys.Claims("me", job), registry.ReadOptions{})
 	require.NoError(t, err)
-	claims, err := record.Decode[record.Claims](e.Value)
+	claims, err := record.DecodeClaims(e.Value)
 	require.NoError(t, err)
 	return len(claims.Running) > 0
 }

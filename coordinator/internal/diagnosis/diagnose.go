@@ -142,13 +142,13 @@ func (d *diagnosis) decode() {
 		d.decodeControl(e)
 	}
 	for _, e := range d.Ends {
-		if _, err := record.Decode[record.Ends](e.Value); err != nil {
+		if _, err := record.DecodeEnds(e.Value); err != nil {
 			d.addUnreadable(e, "", err)
 		}
 	}
 	for _, inc := range slices.Sorted(maps.Keys(d.Claims)) {
 		for _, e := range d.Claims[inc] {
-			c, err := record.Decode[record.Claims](e.Value)
+			c, err := record.DecodeClaims(e.Value)
 			if err == nil {
 				err = record.CheckJobOf(e.Key, c.Job)
 			}

@@ -253,7 +253,7 @@ func (x *explorer) fillView(l *leader.Leader, p *process) {
 		v.Plans[name] = planning.PlanRecord{Rev: rev, Plan: x.decodePlan(e.value)}
 	}
 	for i := range p.feeds[feedEnds] {
-		ends, err := record.Decode[record.Ends]([]byte(p.feeds[feedEnds][i].value))
+		ends, err := record.DecodeEnds([]byte(p.feeds[feedEnds][i].value))
 		if err != nil {
 			panic(err)
 		}

@@ -286,7 +286,7 @@ func (x *explorer) decodeClaims(value string) record.Claims {
 	c, ok := x.claims[value]
 	if !ok {
 		var err error
-		if c, err = record.Decode[record.Claims]([]byte(value)); err != nil {
+		if c, err = record.DecodeClaims([]byte(value)); err != nil {
 			panic(err)
 		}
 		x.claims[value] = c

@@ -18,7 +18,7 @@ type ends struct {
 // decodeEnds returns the function that decodes such copies.
 func decodeEnds(keys record.Keys) func(registry.Entry) (ends, error) {
 	return func(e registry.Entry) (ends, error) {
-		r, err := record.Decode[record.Ends](e.Value)
+		r, err := record.DecodeEnds(e.Value)
 		if err == nil {
 			err = record.CheckJobName(r.Job)
 		}

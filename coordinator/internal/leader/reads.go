@@ -70,7 +70,7 @@ func (l *Leader) readClaims(ctx context.Context, incarnation string) (planning.F
 		return planning.FreshRead{}, fmt.Errorf("read claims of %s: %w", incarnation, err)
 	}
 	for _, e := range listing.Entries {
-		claims, err := record.Decode[record.Claims](e.Value)
+		claims, err := record.DecodeClaims(e.Value)
 		if err == nil {
 			err = record.CheckJobOf(e.Key, claims.Job)
 		}

@@ -126,7 +126,7 @@ func (g *Group) ReadClaims(incarnation, job string) record.Claims {
 	if !ok {
 		return record.Claims{}
 	}
-	c, err := record.Decode[record.Claims](e.Value)
+	c, err := record.DecodeClaims(e.Value)
 	require.NoError(g.T, err)
 	return c
 }

@@ -83,6 +83,10 @@ func (p *jobPlanner) acceptTriggers(rest *record.Control) (accepted bool) {
 		p.needsRoom = true
 		return false
 	}
+	if n := len(p.next.Triggers); n > 0 && record.ParamBytes(p.next.Triggers)+record.ParamBytes(rest.Triggers) > record.MaxWaitingParamBytes {
+		p.needsRoom = true // a plan that is too large could not be written
+		return false
+	}
 	for _, t := range rest.Triggers {
 		if n := len(p.next.Triggers); n > 0 && p.next.Triggers[n-1].Number >= t.Number {
 			continue

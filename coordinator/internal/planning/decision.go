@@ -1,6 +1,7 @@
 package planning
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -60,17 +61,16 @@ func (c *Change) NoteDecision(d record.Decision) {
 // EncodeShare returns the part of a transaction that commits a change. A plan that is too large
 // for one value loses the history that is kept for people.
 func (c *Change) EncodeShare(k record.Keys) (batch.Items, error) {
-	most := registry.PortableLimits.ValueBytes
+	if err := c.Plan.Check(); err != nil { // no instance could read it
+		return batch.Items{}, fmt.Errorf("plan of %q: %w", c.Plan.Job, err)
+	}
 	value, err := record.Encode(c.Plan)
-	if len(value) > most {
+	if errors.Is(err, registry.ErrTooLarge) {
 		c.Plan.Decisions, c.Plan.Failures = nil, nil
 		value, err = record.Encode(c.Plan)
 	}
 	if err != nil {
-		return batch.Items{}, err
-	}
-	if len(value) > most {
-		return batch.Items{}, fmt.Errorf("%w: plan of %q has %d bytes, at most %d", registry.ErrTooLarge, c.Plan.Job, len(value), most)
+		return batch.Items{}, fmt.Errorf("plan of %q: %w", c.Plan.Job, err)
 	}
 	share := batch.Items{Conds: slices.Clone(c.conds), Ops: slices.Clone(c.ops)}
 	for _, s := range c.Expired {

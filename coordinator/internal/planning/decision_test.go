@@ -1,13 +1,16 @@
 package planning
 
 import (
+	"errors"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/coordinator/internal/coordtest"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -28,7 +31,11 @@ func TestChange_NoteDecision(t *testing.T) {
 func TestChange_EncodeShare(t *testing.T) {
 	keys, err := record.NewKeys("test", "default")
 	require.NoError(t, err)
-	plan := func() *record.Plan { return &record.Plan{Format: record.Format, Job: "job"} }
+	first, err := record.NewEpoch(1, coordtest.At(0), []byte(coordtest.Def("job", 0, 4, "")))
+	require.NoError(t, err)
+	plan := func() *record.Plan {
+		return &record.Plan{Format: record.Format, Job: "job", Epochs: []record.Epoch{first}, Owners: map[string]shardset.Set{}}
+	}
 	t.Run("creates a plan, or replaces a revision of it", func(t *testing.T) {
 		for _, rev := range []registry.Rev{{}, {Seq: 7}} {
 			c := Change{Segment: "job", Plan: plan(), rev: rev}
@@ -65,6 +72,10 @@ func TestChange_EncodeShare(t *testing.T) {
 		for i := range 100 { // other letters each time: not each length has each size
 			p.Problem = string(letters[i : i+n])
 			value, err := record.Encode(p)
+			if errors.Is(err, registry.ErrTooLarge) {
+				n -= 1 + i%7
+				continue
+			}
 			require.NoError(t, err)
 			if len(value) == size {
 				return p
@@ -96,9 +107,27 @@ func TestChange_EncodeShare(t *testing.T) {
 		assert.Empty(t, c.Plan.Failures)
 	})
 	t.Run("fails for a plan that is too large without its history", func(t *testing.T) {
-		c := Change{Segment: "job", Plan: sized(t, most+1, plan())}
+		p := sized(t, most, plan())
+		p.Problem += string(letters[:20])
+		c := Change{Segment: "job", Plan: p}
 		_, err := c.EncodeShare(keys)
 		require.ErrorIs(t, err, registry.ErrTooLarge)
+	})
+	t.Run("fails for a plan that no instance could read", func(t *testing.T) {
+		for rule, change := range map[string]func(*record.Plan){
+			`owners: "zzz" is not the name`: func(p *record.Plan) { p.Owners["zzz"] = shardset.Of(1) },
+			"a shard has two owners":        func(p *record.Plan) { p.Owners["a.1"], p.Owners["b.2"] = shardset.Of(1), shardset.Of(1) },
+			"is above 4611686018427387904":  func(p *record.Plan) { p.Epochs[0].Number = record.MaxNumber + 1 },
+			"epoch 9, which the plan": func(p *record.Plan) {
+				p.Reruns = record.Runs{{Shards: shardset.Of(1), Ref: record.Ref{Epoch: 9, Attempt: 1}}}
+			},
+		} {
+			p := plan().Clone()
+			change(p)
+			c := Change{Segment: "job", Plan: p}
+			_, err := c.EncodeShare(keys)
+			require.ErrorContains(t, err, rule)
+		}
 	})
 	t.Run("fails for a plan that cannot be encoded", func(t *testing.T) {
 		p := plan()

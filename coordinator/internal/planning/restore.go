@@ -45,8 +45,8 @@ func (p *jobPlanner) findPastPlan() (past pastPlan, missing []string) {
 		claims := l.claimsOf(p.segment)
 		for _, g := range claims.Watermarks {
 			past.epoch, past.trigger = max(past.epoch, g.Epoch), max(past.trigger, g.Trigger)
-			past.watermarks = past.watermarks.Raise(g.Shards, g.Watermark)
 		}
+		past.watermarks = past.watermarks.Fold(claims.Watermarks, shardset.Range(0, record.MaxShards))
 		for _, g := range claims.Reruns { // their epochs are gone, so that they would wait for ever
 			past.epoch, past.trigger = max(past.epoch, g.Epoch), max(past.trigger, g.Trigger)
 			past.watermarks = past.watermarks.Raise(g.Shards, g.Watermark())

@@ -143,7 +143,7 @@ func (e Edit) IsUnreadable(value []byte) bool {
 		}
 	case Claims:
 		var c record.Claims
-		c, err = record.Decode[record.Claims](value)
+		c, err = record.DecodeClaims(value)
 		job = c.Job
 	}
 	return err != nil || job != e.Job

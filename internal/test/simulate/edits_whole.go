@@ -117,7 +117,7 @@ func (h *editedFleet) jobDefect(all map[registry.Key]registry.Entry, spec *jobSp
 	}
 	for inc := range p.Owners {
 		if e, ok := all[h.keys.Claims(inc, spec.name)]; ok {
-			if c, err := record.Decode[record.Claims](e.Value); err != nil || c.Job != spec.name {
+			if c, err := record.DecodeClaims(e.Value); err != nil || c.Job != spec.name {
 				return fmt.Sprintf("%s: %v", e.Key, err)
 			}
 		}

@@ -463,7 +463,7 @@ func (h *history) claimsAt(i int) []*claimsWrite {
 		if h.commits[i].Err != nil || !strings.Contains(string(op.Key), "/claims/") || op.Kind == registry.OpDelete {
 			continue
 		}
-		if rec, err := record.Decode[record.Claims](op.Value); err == nil {
+		if rec, err := record.DecodeClaims(op.Value); err == nil {
 			out = append(out, &claimsWrite{op, op.Key.Dir().Name(), op.Key.Name(), rec})
 		}
 	}

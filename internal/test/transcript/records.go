@@ -336,7 +336,7 @@ func (t *Transcript) addClaims(c *memory.Commit, o *registry.Op) error {
 		}
 		return nil
 	}
-	now, err := record.Decode[record.Claims](o.Value)
+	now, err := record.DecodeClaims(o.Value)
 	if err != nil {
 		return err
 	}

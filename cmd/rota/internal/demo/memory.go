@@ -120,7 +120,7 @@ func (f *memoryFleet) observeClaims(c memory.Commit, op registry.Op) {
 		delete(f.running, op.Key)
 		return
 	}
-	claims, err := record.Decode[record.Claims](op.Value)
+	claims, err := record.DecodeClaims(op.Value)
 	if err != nil {
 		return
 	}

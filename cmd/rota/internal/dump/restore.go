@@ -134,7 +134,7 @@ func definitionOf(text json.RawMessage) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return record.Encode(def)
+	return record.EncodeChecked(def)
 }
 
 func groupControlOf(text json.RawMessage) ([]byte, error) {
@@ -142,7 +142,7 @@ func groupControlOf(text json.RawMessage) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return record.Encode(c)
+	return record.EncodeChecked(c)
 }
 
 // controlOf returns the intent of a control record without its pending triggers and backfills: they may have run since
@@ -154,7 +154,7 @@ func controlOf(text json.RawMessage) ([]byte, error) {
 		return nil, err
 	}
 	c.Triggers, c.Backfills, c.Cancels = nil, nil, nil
-	return record.Encode(c)
+	return record.EncodeChecked(c)
 }
 
 // controlOfPlan returns the intent in a plan, for a job that had no control record. The pause of the group has a record
@@ -165,7 +165,7 @@ func controlOfPlan(text json.RawMessage) ([]byte, error) {
 		return nil, err
 	}
 	own := p.OwnHold()
-	return record.Encode(&record.Control{Job: p.Job, Paused: own.Paused, Stopped: own.Stopped, Disabled: p.Disabled})
+	return record.EncodeChecked(&record.Control{Job: p.Job, Paused: own.Paused, Stopped: own.Stopped, Disabled: p.Disabled})
 }
 
 // store creates the records that do not exist.

@@ -1,0 +1,262 @@
+package record
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/registry"
+)
+
+// decoders decode each kind of record, by name.
+var decoders = map[string]func([]byte) (any, error){
+	"plan":          func(b []byte) (any, error) { return DecodePlan(b) },
+	"control":       func(b []byte) (any, error) { return DecodeControl(b) },
+	"group control": func(b []byte) (any, error) { return DecodeGroupControl(b) },
+	"claims":        func(b []byte) (any, error) { return DecodeClaims(b) },
+	"ends":          func(b []byte) (any, error) { return DecodeEnds(b) },
+	"definition":    func(b []byte) (any, error) { def, _, err := DecodeDefinition(b); return def, err },
+	"member":        func(b []byte) (any, error) { return Decode[Member](b) },
+	"instance":      func(b []byte) (any, error) { return Decode[Instance](b) },
+	"seat":          func(b []byte) (any, error) { return Decode[Seat](b) },
+	"leader":        func(b []byte) (any, error) { return Decode[Leader](b) },
+	"meta":          func(b []byte) (any, error) { return DecodeMeta(b) },
+}
+
+// The cost that one decode may have. A record of 128 KiB, the most that is read, may be inflated to 4 MiB.
+const (
+	mostAllocated   = 64 << 20
+	mostDecodeTime  = 100 * time.Millisecond
+	mostOfTrivial   = 1 << 20 // of a record that is refused by its size alone
+	plentyOfHostile = 300_000
+)
+
+// allocatedBy returns how many bytes f allocates.
+func allocatedBy(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// packed returns the stored form of a text that Encode would refuse.
+func packed(t testing.TB, text string) []byte {
+	t.Helper()
+	b, err := deflate([]byte(text))
+	require.NoError(t, err)
+	return b
+}
+
+// hostileRecords are records that no version wrote, by kind and by the refusal that they get.
+func hostileRecords(t testing.TB) map[string]map[string][]byte {
+	const plan = `{"format":1,"job":"settle","epochs":[{"number":1,"from":"2026-05-05T00:00:00Z","definition":{"name":"settle","shards":16}}],"owners":{}`
+	repeat := func(format string, n int) string {
+		var b strings.Builder
+		for i := range n {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			b.WriteString(strings.ReplaceAll(format, "#", fmt.Sprint(i+1)))
+		}
+		return b.String()
+	}
+	planWith := func(fields string) []byte {
+		return packed(t, strings.Replace(plan, `"owners":{}`, fields, 1)+"}")
+	}
+	const control = `{"job":"settle","last_trigger":`
+	return map[string]map[string][]byte{
+		"plan": {
+			"owners: 28000 for 16 shards":               planWith(`"owners":{` + repeat(`"a#.1":""`, 28_000) + `}`),
+			"inflate: longer than":                      planWith(`"owners":{},"later":"` + strings.Repeat("x", 15<<20) + `"`),
+			"a string of ":                              planWith(`"owners":{},"problem":"` + strings.Repeat("x", 3<<20) + `"`),
+			"in fields that this version does not know": planWith(`"owners":{},` + repeat(`"later#":"`+strings.Repeat("x", 1000)+`"`, 2000)),
+			"lists of more than 100000 elements":        planWith(`"owners":{},"epochs":[` + repeat(`0`, plentyOfHostile) + `]`),
+			"watermarks: 20000 groups":                  planWith(`"owners":{},"watermarks":[` + repeat(`{"shards":"7"}`, 20_000) + `]`),
+			"reruns: epoch 7":                           planWith(`"owners":{},"reruns":[{"shards":"1","epoch":7,"fire":"2026-05-05T00:00:00Z","attempt":2}]`),
+			"reruns: shard 16 of 16 in epoch 1":         planWith(`"owners":{},"reruns":[{"shards":"1,16","epoch":1,"fire":"2026-05-05T00:00:00Z","attempt":2}]`),
+			"nested deeper than":                        planWith(`"owners":{},"later":` + strings.Repeat("[", 90_000)),
+			"triggers: 3000 entries":                    planWith(`"owners":{},"triggers":[` + repeat(`{"number":#}`, 3000) + `]`),
+			"is above 4611686018427387904":              bytes.Replace([]byte(plan+"}"), []byte(`"number":1`), []byte(`"number":9223372036854775807`), 1),
+			"135168 bytes, at most 131072":              []byte(plan + strings.Repeat(" ", 132<<10-len(plan))),
+			"owners: a shard has two owners":            planWith(`"owners":{"a.1":"0-3","b.2":"3-7"}`),
+		},
+		"control": {
+			"triggers: 3000 entries":       packed(t, control+`3000,"triggers":[`+repeat(`{"number":#,"at":null}`, 3000)+`]}`),
+			"is above 4611686018427387904": []byte(control + `18446744073709551615}`),
+			"cancels: 20000 groups":        packed(t, control+`1,"cancels":[`+repeat(`{"shards":"7"}`, 20_000)+`]}`),
+			"cancels: shard 10000":         []byte(control + `1,"cancels":[{"shards":"10000","epoch":1}]}`),
+			"disabled_instances: 50000":    packed(t, control+`1,"disabled_instances":[`+repeat(`"a#"`, 50_000)+`]}`),
+			"acts: 20000 entries":          packed(t, control+`1,"acts":[`+repeat(`{}`, 20_000)+`]}`),
+			"backfills: ":                  packed(t, control+`1,"last_backfill":1,"backfills":[{"number":1,"parallel":1,"fires":[`+repeat(`null`, 90_000)+`]}]}`),
+		},
+		"claims": {
+			"watermarks: 20000 groups": packed(t, `{"job":"settle","watermarks":[`+repeat(`{"shards":"7"}`, 20_000)+`]}`),
+			"running: shard 1000000":   []byte(`{"job":"settle","running":[{"shards":"1000000","epoch":1,"attempt":1}]}`),
+		},
+		"definition": {
+			"it names 40001 jobs":          []byte(`{"name":"settle","shards":1,"schedule":"after ` + strings.Repeat("a,", 40_000) + `a"}`),
+			"run_on: 9000 labels":          packed(t, `{"name":"settle","shards":1,"run_on":{`+repeat(`"k#":""`, 9000)+`}}`),
+			"is above 4611686018427387904": []byte(`{"name":"settle","shards":1,"revision":9223372036854775807}`),
+			"shards is 1000000000":         []byte(`{"name":"settle","shards":1000000000}`),
+			"bytes, at most 131072":        packed(t, `{"name":"settle","shards":1,"later":{`+strings.Repeat(" ", 1<<20)+`}}`),
+		},
+		"meta": {
+			"is above 4611686018427387904": []byte(`{"format":1,"fence_base":9223372036854775807}`),
+		},
+	}
+}
+
+func TestDecode_RefusesHostileRecordsAtABoundedCost(t *testing.T) {
+	for kind, records := range hostileRecords(t) {
+		for reason, b := range records {
+			t.Run(kind+": "+reason, func(t *testing.T) {
+				var err error
+				allocated := allocatedBy(func() { _, err = decoders[kind](b) })
+				require.ErrorContains(t, err, reason)
+				assert.Less(t, len(err.Error()), 500)
+				assert.Less(t, allocated, uint64(mostAllocated))
+				if len(b) > maxStored {
+					assert.Less(t, allocated, uint64(mostOfTrivial))
+				}
+			})
+		}
+	}
+}
+
+func TestDecode_ReadsWhatEarlierVersionsWroteAtTheirExtremes(t *testing.T) {
+	for name, refused := range map[string]string{
+		"plan-largest":                "",
+		"control-largest":             "",
+		"control-15-params-of-700KiB": "inflate: longer than",
+		"control-last-trigger":        "is above",
+		"member-10000-jobs":           "",
+		"member-25000-jobs":           "",
+		"claims-largest":              "",
+		"definition-largest":          "",
+		"definition-revision":         "is above",
+		"meta-fence":                  "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, err := os.ReadFile("testdata/de3956a/" + name)
+			require.NoError(t, err)
+			kind, _, _ := strings.Cut(name, "-")
+			v, err := decoders[kind](b)
+			if refused != "" {
+				require.ErrorContains(t, err, refused)
+				return
+			}
+			require.NoError(t, err)
+			_, err = Encode(v)
+			require.NoError(t, err, "what is read can be written again")
+		})
+	}
+}
+
+// TestEncode_ReturnsOnlyWhatIsRead encodes records whose counters are at and beyond their bounds.
+func TestEncode_ReturnsOnlyWhatIsRead(t *testing.T) {
+	const seed = 7
+	rng := rand.New(rand.NewPCG(seed, seed))
+	numbers := []uint64{0, 1, MaxNumber - 1, MaxNumber, MaxNumber + 1, 1<<63 - 1, 1 << 63, 1<<64 - 1}
+	sizes := []int{0, 1, 8192, maxStringBytes - 2, maxStringBytes + 1, maxInflated + 1}
+	number := func() uint64 { return numbers[rng.IntN(len(numbers))] }
+	text := func() string { return strings.Repeat("x", sizes[rng.IntN(len(sizes))]) }
+	encoded := map[bool]int{}
+	for range 60 {
+		n, s := number(), text()
+		trigger := max(number(), 1)
+		plan := somePlan(t)
+		plan.Problem = s
+		plan.Counts.Claimed = n
+		control := &Control{Job: "settle", LastTrigger: trigger, Triggers: []Trigger{{Number: trigger, At: 1, Param: s}}, Resets: n}
+		for kind, v := range map[string]any{
+			"plan": plan, "control": control,
+			"group control": &GroupControl{Acts: Acts{{What: s}}},
+			"claims":        Claims{Job: "settle", Counts: Counts{Claimed: n}, Failures: Failures{{Error: s}}},
+			"ends":          Ends{Incarnation: "a.1", Claims: Claims{Job: "settle", Ended: 1, Counts: Counts{Lost: n}}},
+			"member":        Member{Name: s, Weight: int(n)},
+			"instance":      Instance{Host: s, PID: int(n)},
+			"seat":          Seat{Successors: []string{s}},
+			"leader":        Leader{Incarnation: s},
+			"meta":          Meta{Format: Format, FenceBase: n},
+			"definition":    json.RawMessage(fmt.Sprintf(`{"name":"settle","shards":1,"revision":%d}`, n)),
+		} {
+			b, err := Encode(v)
+			encoded[err == nil]++
+			if err == nil {
+				_, err = decoders[kind](b)
+				require.NoError(t, err, "%s with number %d and a text of %d bytes", kind, n, len(s))
+			}
+		}
+	}
+	assert.Greater(t, encoded[true], 100)
+	assert.Greater(t, encoded[false], 100)
+}
+
+func TestEncode_RefusesWhatIsTooLarge(t *testing.T) {
+	m := maker{rand.New(rand.NewPCG(1, 1))}
+	claims := &Claims{Job: "settle"}
+	for i := range MaxShards {
+		claims.Watermarks = append(claims.Watermarks, WatermarkGroup{shardset.Of(i), Watermark{m.Int(), m.instant(), 1, m.Uint64() >> 2, 1}})
+		claims.Watermarks[i].Epoch >>= 2
+	}
+	_, err := Encode(claims)
+	require.ErrorIs(t, err, registry.ErrTooLarge, "random numbers cannot be deflated to 128 KiB")
+}
+
+func TestCounts_AddStaysReadable(t *testing.T) {
+	all := Counts{Claimed: MaxNumber - 1, Lost: MaxNumber}
+	sum := all.Add(all)
+	assert.Equal(t, Counts{Claimed: MaxNumber, Lost: MaxNumber}, sum)
+	_, err := Encode(Claims{Job: "settle", Counts: sum})
+	require.NoError(t, err)
+}
+
+func TestWatermarks_FoldOfManyGroupsIsThatOfFew(t *testing.T) {
+	const seed = 11
+	rng := rand.New(rand.NewPCG(seed, seed))
+	for range 200 {
+		total := 1 + rng.IntN(60)
+		some := func() (ms Watermarks) {
+			for s := range total {
+				if rng.IntN(4) > 0 {
+					ms = ms.Raise(shardset.Of(s), Watermark{1, Instant(rng.IntN(4)), rng.IntN(2), uint64(rng.IntN(3)), rng.IntN(2)})
+				}
+			}
+			return ms
+		}
+		ms, others := some(), some()
+		shards := shardset.Range(rng.IntN(total), total)
+		want := ms
+		for _, g := range others {
+			if part := g.Shards.Intersect(shards); !part.IsZero() {
+				want = want.Raise(part, g.Watermark)
+			}
+		}
+		require.Equal(t, want.sorted(), ms.foldByShard(others, shards).sorted(), "seed %d", seed)
+		require.Equal(t, want, ms.Fold(others, shards), "seed %d", seed)
+	}
+}
+
+func TestWatermarks_FoldCostsNoMoreForAMarkOfEachShard(t *testing.T) {
+	var ms, others Watermarks
+	for s := range MaxShards {
+		ms = append(ms, WatermarkGroup{shardset.Of(s), Watermark{Epoch: 1, Fire: Instant(s + 1)}})
+		others = append(others, WatermarkGroup{shardset.Of(s), Watermark{Epoch: 1, Fire: Instant(3*MaxShards - s)}})
+	}
+	var folded Watermarks
+	allocated := allocatedBy(func() { folded = ms.Fold(others, shardset.Range(0, MaxShards)) })
+	require.Len(t, folded, MaxShards)
+	require.Equal(t, Instant(3*MaxShards), folded.Of(0).Fire)
+	require.Less(t, allocated, uint64(16<<20), "pairs of groups would allocate gigabytes")
+}
