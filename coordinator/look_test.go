@@ -134,8 +134,10 @@ func TestOperator_Group(t *testing.T) {
 		o, _ := g.NewOperator()
 		st, err := o.Group(t.Context())
 		require.NoError(t, err)
-		require.Len(t, st.Jobs, 2)
+		require.Len(t, st.Jobs, 3)
 		assert.Equal(t, "test/groups/default/plan/bad cannot be read", st.Jobs[0].Problem)
+		assert.Equal(t, "worse", st.Jobs[2].Job)
+		assert.Contains(t, st.Jobs[2].Problem, "jobs/worse cannot be read")
 		assert.ElementsMatch(t, []registry.Key{g.Keys.Plan("bad"), g.Keys.Job("worse"), g.Keys.GroupControl()}, st.Unreadable)
 	})
 	membertest.RunBubble(t, "shows expired instances until they are reaped", func(t *testing.T, g *membertest.Group) {

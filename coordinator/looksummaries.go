@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"container/heap"
 	"fmt"
 	"maps"
@@ -160,7 +161,57 @@ func (g *groupRecords) status(now time.Time) GroupStatus {
 	for _, j := range g.order {
 		st.Jobs = append(st.Jobs, j.summary)
 	}
+	if lost := g.listLost(); len(lost) > 0 {
+		st.Jobs = append(st.Jobs, lost...)
+		slices.SortFunc(st.Jobs, func(a, b JobSummary) int { return strings.Compare(a.Job, b.Job) })
+	}
 	return st
+}
+
+// listLost returns the jobs of which neither the definition nor the plan can be read. A live instance offers them, or a
+// record of theirs is there; a job of which only the key is known is listed by the last segment of it.
+func (g *groupRecords) listLost() []JobSummary {
+	names := map[string]string{} // by segment
+	var compared []string
+	for _, e := range g.members {
+		if _, alive := g.instances[e.m.Session]; e.err != nil || !alive || slices.Equal(e.m.Jobs, compared) {
+			continue
+		}
+		compared = e.m.Jobs
+		for _, job := range e.m.Jobs {
+			segment := record.Segment(job)
+			if j := g.jobs[segment]; j == nil || !j.known {
+				names[segment] = job
+			}
+		}
+	}
+	for segment, j := range g.jobs {
+		if !j.known && (j.def.Key != "" || j.plan.Key != "") {
+			names[segment] = cmp.Or(names[segment], segment)
+		}
+	}
+	var lost []JobSummary
+	for segment, name := range names {
+		lost = append(lost, JobSummary{Job: name, Problem: g.lostProblem(segment)})
+	}
+	return lost
+}
+
+// lostProblem returns the problem of a job of listLost. Lists leave out values that another program wrote.
+func (g *groupRecords) lostProblem(segment string) string {
+	states := []string{}
+	j := g.jobs[segment]
+	for _, r := range []struct {
+		key    registry.Key
+		listed bool
+	}{{g.keys.Job(segment), j != nil && j.def.Key != ""}, {g.keys.Plan(segment), j != nil && j.plan.Key != ""}} {
+		if r.listed {
+			states = append(states, unreadableProblem(r.key))
+		} else {
+			states = append(states, fmt.Sprintf("%s is missing, or another program wrote its value", r.key))
+		}
+	}
+	return strings.Join(states, "; ")
 }
 
 // changes returns the state of the group at now with the jobs that have changed since the last call, and

@@ -260,3 +260,28 @@ func TestWatermarks_FoldCostsNoMoreForAMarkOfEachShard(t *testing.T) {
 	require.Equal(t, Instant(3*MaxShards), folded.Of(0).Fire)
 	require.Less(t, allocated, uint64(16<<20), "pairs of groups would allocate gigabytes")
 }
+
+func TestRuns_MergeOfManyGroupsIsThatOfFew(t *testing.T) {
+	const seed = 12
+	rng := rand.New(rand.NewPCG(seed, seed))
+	some := func(n int) (rs Runs) {
+		for range n {
+			rs = rs.With(shardset.Of(rng.IntN(80)), Ref{Epoch: 1, Fire: Instant(rng.IntN(40)), Attempt: 1 + rng.IntN(2)})
+		}
+		return rs
+	}
+	for range 100 {
+		rs, others := some(rng.IntN(60)), some(rng.IntN(60))
+		want := rs
+		for _, g := range others {
+			want = want.With(g.Shards, g.Ref)
+		}
+		got := rs.Merge(others)
+		require.Equal(t, len(want), len(got), "seed %d", seed)
+		for s := range 80 {
+			a, _ := want.Of(s)
+			b, _ := got.Of(s)
+			require.Equal(t, a, b, "seed %d", seed)
+		}
+	}
+}

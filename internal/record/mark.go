@@ -2,6 +2,7 @@ package record
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -316,6 +317,35 @@ func (rs Runs) With(shards shardset.Set, r Ref) Runs {
 		}
 	}
 	out = append(out, RunGroup{shards, r})
+	slices.SortFunc(out, func(a, b RunGroup) int { return a.Ref.Compare(b.Ref) })
+	return out
+}
+
+// Merge returns runs with those of others in place of the runs of their shards. The receiver is unchanged.
+func (rs Runs) Merge(others Runs) Runs {
+	if len(rs)*len(others)+len(others)*len(others) <= maxFoldedPairs {
+		for _, g := range others {
+			rs = rs.With(g.Shards, g.Ref)
+		}
+		return rs
+	}
+	of := map[int]Ref{} // at a cost that grows with the number of shards, as foldByShard
+	for _, g := range slices.Concat(rs, others) {
+		for s := range g.Shards.Intersect(shardset.Range(0, MaxShards)).All() {
+			of[s] = g.Ref
+		}
+	}
+	groups := map[Ref]*shardset.Set{}
+	for _, s := range slices.Sorted(maps.Keys(of)) {
+		if groups[of[s]] == nil {
+			groups[of[s]] = &shardset.Set{}
+		}
+		groups[of[s]].Add(s)
+	}
+	out := make(Runs, 0, len(groups))
+	for r, set := range groups {
+		out = append(out, RunGroup{*set, r})
+	}
 	slices.SortFunc(out, func(a, b RunGroup) int { return a.Ref.Compare(b.Ref) })
 	return out
 }

@@ -64,9 +64,11 @@ type diagnosis struct {
 	*Records
 	members    map[string]record.Member // by incarnation
 	live       map[registry.SessionID]bool
-	plans      map[string]*record.Plan // by segment
-	jobs       map[string]record.Job   // by segment
-	skewed     map[string]bool         // by incarnation
+	plans      map[string]*record.Plan             // by segment
+	jobs       map[string]record.Job               // by segment
+	skewed     map[string]bool                     // by incarnation
+	controls   map[string]*record.Control          // by segment
+	claims     map[string]map[string]record.Claims // by segment and incarnation
 	unreadable map[registry.Key]bool
 	findings   []Finding
 }
@@ -76,13 +78,17 @@ func Diagnose(r *Records) []Finding {
 	d := diagnosis{
 		Records: r, members: map[string]record.Member{}, live: map[registry.SessionID]bool{},
 		plans: map[string]*record.Plan{}, jobs: map[string]record.Job{}, skewed: map[string]bool{}, unreadable: map[registry.Key]bool{},
+		controls: map[string]*record.Control{}, claims: map[string]map[string]record.Claims{},
 	}
 	d.decode()
 	d.checkElection()
 	d.checkMembers()
 	d.checkLocals()
 	d.checkOrphans()
+	d.checkLost()
 	d.checkJobs()
+	d.checkWaitingTriggers()
+	d.checkLateFires()
 	slices.SortStableFunc(d.findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(b.Severity, a.Severity), strings.Compare(string(a.Kind), string(b.Kind)),
 			strings.Compare(a.Job, b.Job), strings.Compare(string(a.Key), string(b.Key)), strings.Compare(a.What, b.What))
@@ -154,7 +160,13 @@ func (d *diagnosis) decode() {
 			}
 			if err != nil {
 				d.addUnreadable(e, d.jobs[e.Key.Name()].Name, err)
+				continue
 			}
+			segment := e.Key.Name()
+			if d.claims[segment] == nil {
+				d.claims[segment] = map[string]record.Claims{}
+			}
+			d.claims[segment][inc] = c
 		}
 	}
 }
@@ -172,7 +184,9 @@ func (d *diagnosis) decodeControl(e registry.Entry) {
 	}
 	if err != nil {
 		d.addUnreadable(e, d.jobs[e.Key.Name()].Name, err)
+		return
 	}
+	d.controls[e.Key.Name()] = c
 }
 
 func (d *diagnosis) addUnreadable(e registry.Entry, job string, err error) {

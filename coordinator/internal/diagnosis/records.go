@@ -90,6 +90,16 @@ func (r *Records) MissingCounterparts() []registry.Key {
 	for _, inc := range r.Incarnations() {
 		wanted[r.Keys.Member(inc)] = true
 	}
+	for _, e := range r.Members { // a job with neither a definition nor a plan in the lists is named here only
+		m, err := record.DecodeMemberEntry(e)
+		if err != nil {
+			continue
+		}
+		wanted[r.Keys.Instance(m.Name)] = true
+		for _, job := range m.Jobs {
+			wanted[r.Keys.Job(record.Segment(job))], wanted[r.Keys.Plan(record.Segment(job))] = true, true
+		}
+	}
 	maps.DeleteFunc(wanted, func(k registry.Key, _ bool) bool { return listed[k] })
 	keys := slices.Sorted(maps.Keys(wanted))
 	return keys[:min(len(keys), maxCounterparts)]

@@ -7,8 +7,8 @@ import (
 
 // acceptCancels moves the cancelled runs in the control record into the plan.
 func (p *jobPlanner) acceptCancels(rest *record.Control) (accepted bool) {
+	p.next.Cancels = p.next.Cancels.Merge(rest.Cancels)
 	for _, g := range rest.Cancels {
-		p.next.Cancels = p.next.Cancels.With(g.Shards, g.Ref)
 		p.explain("cancel the run of %s", g.Shards)
 	}
 	accepted, rest.Cancels = len(rest.Cancels) > 0, nil

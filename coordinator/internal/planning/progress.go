@@ -19,9 +19,7 @@ type JobProgress struct {
 // AddClaims adds the claims of an owner.
 func (g *JobProgress) AddClaims(owned shardset.Set, claims record.Claims) {
 	g.Watermarks = g.Watermarks.Fold(claims.Watermarks, owned)
-	for _, r := range claims.Running {
-		g.Running = g.Running.With(r.Shards, r.Ref)
-	}
+	g.Running = g.Running.Merge(claims.Running)
 	g.HandedBack = append(g.HandedBack, claims.Reruns.Within(owned)...)
 }
 

@@ -1,0 +1,93 @@
+package record
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+// FuzzDecode_Cost decodes a text as each kind of record, plain and deflated. No decode may take long, allocate much, or
+// return a record that cannot be encoded and read again.
+func FuzzDecode_Cost(f *testing.F) {
+	for _, records := range hostileRecords(f) {
+		for _, b := range records {
+			if text, err := inflate(b); err == nil {
+				f.Add(text)
+			}
+		}
+	}
+	f.Add([]byte(fullPlan))
+	f.Add([]byte(fullClaims))
+	f.Add([]byte(`{"job":"settle","last_trigger":4611686018427387904,"triggers":[{"number":4611686018427387904}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		stored, err := deflate(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for kind, decode := range decoders {
+			for _, b := range [][]byte{text, stored} {
+				requireCheap(t, kind, len(text), func() {
+					v, err := decode(b)
+					if err != nil {
+						return
+					}
+					if again, err := Encode(v); err == nil {
+						if _, err := decode(again); err != nil {
+							t.Fatalf("%s: encoded and not read again: %v\n%s", kind, err, again)
+						}
+					}
+				})
+			}
+		}
+	})
+}
+
+// FuzzMerge_Cost merges two claims records into a plan, and the requests of a control record, as leaders do.
+func FuzzMerge_Cost(f *testing.F) {
+	f.Add([]byte(fullPlan), []byte(fullClaims), []byte(`{"job":"settle","cancels":[{"shards":"0-3","epoch":1,"attempt":1}]}`))
+	f.Fuzz(func(t *testing.T, plan, claims, control []byte) {
+		p, err := DecodePlan(plan)
+		if err != nil {
+			return
+		}
+		c, err := DecodeClaims(claims)
+		if err != nil {
+			return
+		}
+		requireCheap(t, "merge", len(plan)+len(claims)+len(control), func() {
+			shards := shardset.Range(0, p.Shards())
+			p.Watermarks.Fold(c.Watermarks, shards).Split(shards)
+			p.Reruns.Merge(c.Running).Merge(c.Reruns)
+			p.Failures.With(c.Failures...)
+			p.Counts.Add(c.Counts)
+			c.Fires.Merge(c.Fires)
+			if o, err := DecodeControl(control); err == nil {
+				p.Cancels.Merge(o.Cancels)
+				if len(o.Override) > 0 {
+					MergeDefinition(p.Last().Def, o.Override)
+				}
+			}
+		})
+	})
+}
+
+// requireCheap fails if f takes longer than a decode may, or allocates more than a multiple of its input allows.
+func requireCheap(t *testing.T, what string, input int, f func()) {
+	t.Helper()
+	took := mostDecodeTime + 1
+	var allocated uint64
+	for range 3 { // another process may have had the processor
+		began := time.Now()
+		allocated = allocatedBy(f)
+		if took = min(took, time.Since(began)); took <= mostDecodeTime {
+			break
+		}
+	}
+	if took > mostDecodeTime {
+		t.Fatalf("%s: %v for %d bytes", what, took, input)
+	}
+	if most := uint64(8<<20 + 400*input); allocated > most {
+		t.Fatalf("%s: %d bytes allocated for %d bytes, at most %d", what, allocated, input, most)
+	}
+}
