@@ -2,6 +2,7 @@ package coordinator_test
 
 import (
 	"math"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -79,5 +80,29 @@ func TestOperator_WritesNothingThatCannotBeRead(t *testing.T) {
 		}
 		_, err := o.PreviewOverride(t.Context(), "job", coordinator.Override{Param: &bad})
 		require.ErrorContains(t, err, "is not UTF-8")
+	})
+}
+
+// TestOperator_ForgetDeletesRecordsThatCannotBeRead is the remedy for a record of an earlier version that is beyond a bound: it
+// needs no client of the store.
+func TestOperator_ForgetDeletesRecordsThatCannotBeRead(t *testing.T) {
+	membertest.RunBubble(t, "control and plan", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def("job", 0, 2, ""))
+		membertest.SleepToMinute(2)
+		o, _ := g.NewOperator()
+		large, err := os.ReadFile("../internal/record/testdata/de3956a/control-15-params-of-700KiB")
+		require.NoError(t, err)
+		g.PutRecord(g.Keys.Control("job"), string(large))
+		_, err = o.Trigger(t.Context(), "job", "", nil)
+		require.ErrorContains(t, err, string(g.Keys.Control("job"))+": inflate: longer than")
+		require.ErrorIs(t, o.Forget(t.Context(), "job"), coordinator.ErrOffered)
+		a.Shutdown()
+		g.SpoilRecord(g.Keys.Plan("job"))
+		require.NoError(t, o.Forget(t.Context(), "job"))
+		b := g.Start("b", coordtest.Def("job", 0, 2, ""))
+		_, err = o.Trigger(t.Context(), "job", "", nil)
+		require.NoError(t, err)
+		time.Sleep(5 * time.Second)
+		assert.NotEmpty(t, b.TakeRuns())
 	})
 }

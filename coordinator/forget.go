@@ -31,6 +31,9 @@ var ErrOffered = errors.New("the job is in use")
 // instance that takes longer than that from its comparison of definitions to its join offers a job that no other
 // record knows; it has to register the job again.
 //
+// Forget also deletes records of the job that cannot be read. If the plan is one of them, an instance that has claims of the
+// job counts as an owner until its session ends.
+//
 // Forget leaves no act, since the record that would hold it is deleted.
 func (o *Operator) Forget(ctx context.Context, job string) error {
 	if err := o.forget(ctx, job); err != nil {
@@ -112,10 +115,16 @@ func (o *Operator) forgetTxn(ctx context.Context, job, segment string) (txn regi
 			def = e.Value
 		case o.keys.Plan(segment):
 			p, err := record.DecodePlan(e.Value)
-			if err != nil {
-				return txn, nil, fmt.Errorf("read %s: %w", key, err) // its owners are not known
+			switch {
+			case errors.Is(err, ErrNewerFormat):
+				return txn, nil, fmt.Errorf("read %s: %w", key, err)
+			case err != nil: // every instance with claims may be an owner
+				if owners, err = o.findClaimants(ctx, segment); err != nil {
+					return txn, nil, err
+				}
+			default:
+				owners = slices.Collect(maps.Keys(p.Owners))
 			}
-			owners = slices.Collect(maps.Keys(p.Owners))
 		}
 	}
 	if len(txn.Then) == 0 {
@@ -131,6 +140,24 @@ func (o *Operator) forgetTxn(ctx context.Context, job, segment string) (txn regi
 		}
 	}
 	return txn, def, nil
+}
+
+// findClaimants returns the incarnations that have a claims record of a job.
+func (o *Operator) findClaimants(ctx context.Context, segment string) (incs []string, err error) {
+	listing, err := o.reg.List(ctx, o.keys.Members(), registry.ReadOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range listing.Entries {
+		_, found, err := o.getRecord(ctx, o.keys.Claims(e.Key.Name(), segment))
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			incs = append(incs, e.Key.Name())
+		}
+	}
+	return incs, nil
 }
 
 // findExpired returns the owners and members whose sessions have expired, sorted. It fails with ErrOffered if a live
