@@ -30,11 +30,14 @@ type Status struct {
 	// parameters, which may be secret.
 	Definition json.RawMessage
 	// NextFire is the next scheduled fire. It is zero if there is none, if the job is paused
-	// or its schedule stopped, or if the Operator has no compiler; see WithCompiler.
+	// or its schedule stopped, or if the Operator has no compiler; see WithCompiler. Fires that count from
+	// the ends of runs have none while all shards run.
 	NextFire time.Time
 	// Overdue is the oldest fire that is due for a shard and not claimed: because the shard has no
 	// owner, or its last run has not ended, or its owner is late. It is zero if there is none, if
-	// the job is paused, or if the Operator has no compiler.
+	// the job is paused, or if the Operator has no compiler. If fires count from the ends of runs, as with
+	// executor.Always and FixedDelay, a shard that runs has no due fire, and a run that is to be made again
+	// counts from when it became pending.
 	Overdue time.Time
 	// Leader is the leader of the group.
 	Leader LeaderStatus
@@ -253,20 +256,23 @@ func (r *jobRecords) status(programs map[int]due.Program, now time.Time) Status 
 	var counts record.Counts
 	var ended record.Instant
 	var failures record.Failures
+	var handedBack []due.Pending
 	if r.plan != nil {
 		st.addPlan(r.plan)
-		st.NextFire = nextFire(r.plan, programs, now)
 		done.Watermarks = r.plan.Watermarks
 		counts, ended, failures = r.plan.Counts, r.plan.Ended, r.plan.Failures
 	}
 	for _, inc := range slices.Sorted(maps.Keys(r.claims)) {
 		claims := r.claims[inc]
 		done.AddClaims(r.owners()[inc], claims)
+		handedBack = append(handedBack, due.HandedBack(&claims, r.owners()[inc]))
 		counts, ended, failures = counts.Add(claims.Counts), max(ended, claims.Ended), failures.With(claims.Failures...)
 	}
 	if r.plan != nil {
 		st.addProgress(r.plan, done)
-		st.Overdue = overdueSince(r.plan, programs, done, now)
+		progress, all := due.Progress{Watermarks: done.Watermarks, Running: done.Running.Shards(), Pending: due.PendingOf(r.plan, handedBack...)}, shardset.Range(0, r.plan.Shards())
+		st.Overdue = due.OldestUnclaimed(r.plan, programs, progress, all, record.InstantOf(now)).Time()
+		st.NextFire = due.NextFire(r.plan, programs, progress, all, now)
 	}
 	st.Counts, st.Ended, st.Failures = Counts(counts), ended.Time(), failuresOf(failures)
 	return st

@@ -98,25 +98,6 @@ func compilePlan(p *record.Plan, compile due.Compiler) map[int]due.Program {
 	return programs
 }
 
-// nextFire returns the first fire of a job after now, zero if there is none.
-func nextFire(p *record.Plan, programs map[int]due.Program, now time.Time) time.Time {
-	next := due.NextFire(p, func(e *record.Epoch) (due.Program, bool) {
-		prog, ok := programs[e.Number]
-		return prog, ok
-	}, now)
-	if next.IsZero() {
-		return time.Time{}
-	}
-	return next
-}
-
-// overdueSince returns the oldest fire of a job that is due and not claimed, zero if there is none.
-func overdueSince(p *record.Plan, programs map[int]due.Program, g planning.JobProgress, now time.Time) time.Time {
-	reruns := slices.Concat(p.Reruns, g.HandedBack)
-	all := shardset.Range(0, p.Shards())
-	return due.OldestUnclaimed(p, programs, g.Watermarks, reruns, all, record.InstantOf(now)).Time()
-}
-
 // scheduleOf returns the text of a definition's schedule, "" if it has none.
 func scheduleOf(def json.RawMessage) string {
 	var d struct {

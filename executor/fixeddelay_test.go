@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 )
 
@@ -245,4 +246,61 @@ func TestFixedDelay_IsChecked(t *testing.T) {
 	assert.Error(t, err)
 	_, err = executor.ParseSchedule("fixed delay 1us")
 	assert.ErrorContains(t, err, "below")
+}
+
+func TestStats_OfJobsThatCountFromEnds(t *testing.T) {
+	status := func(e *executor.Executor) coordinator.Status {
+		st, err := e.Operator().Status(t.Context(), "job")
+		require.NoError(t, err)
+		return st
+	}
+	for name, schedule := range map[string]executor.Schedule{
+		"a daemon": executor.Always(), "a fixed delay": executor.FixedDelay(5 * time.Second),
+	} {
+		bubble(t, name+" that has run for ten hours is not late, and has no next fire", func(t *testing.T, f *fleet) {
+			e := f.startScheduled("a", schedule, takes(12*time.Hour))
+			time.Sleep(10 * time.Hour)
+			stats := e.Stats().Jobs["job"]
+			require.Equal(t, 1, stats.Running)
+			assert.Zero(t, stats.Overdue, "stats")
+			assert.Zero(t, stats.NextFire, "stats")
+			st := status(e)
+			assert.Zero(t, st.Overdue, "status")
+			assert.Zero(t, st.NextFire, "status")
+		})
+		bubble(t, name+" whose owner crashed is late only from when it could be made again", func(t *testing.T, f *fleet) {
+			e := f.startScheduled("a", schedule, takes(12*time.Hour))
+			b := f.startScheduled("b", schedule, takes(12*time.Hour))
+			time.Sleep(10 * time.Hour)
+			owner, other := "a", b
+			if e.Stats().Jobs["job"].Owned == 0 {
+				owner, other = "b", e
+			}
+			defer f.server.Partition(owner)()
+			for range 60 * 5 {
+				time.Sleep(200 * time.Millisecond)
+				stats := other.Stats().Jobs["job"]
+				require.Less(t, max(stats.Overdue, stats.UnownedOverdue), 2*time.Second, "stats")
+				if st := status(other); !st.Overdue.IsZero() {
+					require.Less(t, time.Since(st.Overdue), 2*time.Second, "status")
+				}
+			}
+			assert.Equal(t, 1, other.Stats().Jobs["job"].Running)
+		})
+		bubble(t, name+" that no instance may run is late from its first fire on", func(t *testing.T, f *fleet) {
+			job := f.job(1, takes(time.Hour))
+			job.Schedule, job.RunOn = schedule, map[string]string{"gpu": "yes"}
+			e := f.executor("a", executor.Options{}, 1, takes(time.Hour))
+			require.NoError(t, e.Register(job))
+			require.NoError(t, e.Start(t.Context()))
+			time.Sleep(10 * time.Minute)
+			first := time.Second
+			if name == "a fixed delay" {
+				first = 5 * time.Second
+			}
+			want := 10*time.Minute - first
+			assert.InDelta(t, want, e.Stats().Jobs["job"].UnownedOverdue, float64(time.Second), "stats")
+			assert.InDelta(t, want, time.Since(status(e).Overdue), float64(time.Second), "status")
+		})
+	}
 }

@@ -68,9 +68,10 @@ type JobStats struct {
 	Running, Waiting int
 	// Overdue is how long ago the oldest fire of the owned shards came due that is not claimed:
 	// zero if there is none. It does not include fires that will be skipped. The fires of a
-	// shard are not claimed while the shard runs.
+	// shard are not claimed while the shard runs. With Always and FixedDelay, a shard that runs is not late.
 	Overdue time.Duration
-	// NextFire is the next scheduled fire, zero if there is none or if no shard is owned.
+	// NextFire is the next scheduled fire, zero if there is none or if no shard is owned. With Always and
+	// FixedDelay there is none while all owned shards run.
 	NextFire time.Time
 
 	// The leader knows the following. On other instances they are zero.

@@ -9,6 +9,7 @@ import (
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
 	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
 )
 
 // hourly has a fire each hour from the first one on.
@@ -57,11 +58,63 @@ func TestNextFire(t *testing.T) {
 			if c.change != nil {
 				c.change(p)
 			}
-			got := due.NextFire(p, func(e *record.Epoch) (due.Program, bool) {
-				prog, ok := c.programs[e.Number]
-				return prog, ok
-			}, now)
+			got := due.NextFire(p, c.programs, due.Progress{}, shardset.Of(0), now)
 			assert.Equal(t, c.want.Time(), got)
 		})
 	}
+}
+
+// fromEnds is Minutely with fires that count from the ends of runs: the next one is a minute after the watermark.
+type fromEnds struct{ coordtest.Minutely }
+
+func (fromEnds) CountsEnds() bool { return true }
+
+func TestDue_OfFiresThatCountFromEnds(t *testing.T) {
+	at, all := coordtest.At, shardset.Range(0, 2)
+	claimed := record.Watermarks{}.Raise(all, coordtest.Fire(2, 1).Watermark())
+	pending := func(r record.Ref, since record.Instant) []due.Pending {
+		return []due.Pending{{Runs: coordtest.Runs(shardset.Of(1), r), Since: since}}
+	}
+	for name, c := range map[string]struct {
+		done    due.Progress
+		change  func(*record.Plan)
+		now     int
+		overdue record.Instant
+		next    record.Instant
+	}{
+		"a shard that runs is not late, however long":        {done: due.Progress{Running: all}, now: 5000},
+		"a free shard is due a delay after its watermark":    {now: 5, overdue: at(3)},
+		"a free shard has its next fire after its watermark": {now: 2, next: at(3)},
+		"one of two shards runs":                             {done: due.Progress{Running: shardset.Of(0)}, now: 5000, overdue: at(3)},
+		"a re-run is due from when it became pending":        {done: due.Progress{Running: shardset.Of(0), Pending: pending(coordtest.Fire(2, 2), at(4999))}, now: 5000, overdue: at(4999)},
+		"a retry is due from its time":                       {done: due.Progress{Running: shardset.Of(0), Pending: pending(coordtest.Fire(2, 1).RetryAt(at(4999), time.Minute), at(4998))}, now: 5000, overdue: at(4999)},
+		"a shard whose retry waits has no other fire":        {done: due.Progress{Running: shardset.Of(0), Pending: pending(coordtest.Fire(2, 1).RetryAt(at(9), time.Minute), at(4))}, now: 5},
+		"a shard that runs by an earlier definition": {change: func(p *record.Plan) {
+			p.Last().Until = at(3)
+			p.Epochs = append(p.Epochs, coordtest.Epoch(t, 2, at(3), 2))
+		}, done: due.Progress{Running: all}, now: 5000},
+		"a disabled shard": {change: func(p *record.Plan) { p.Disabled = all }, now: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := coordtest.PlanOfOwnShards(t, 2)
+			if c.change != nil {
+				c.change(p)
+			}
+			c.done.Watermarks = claimed
+			programs := map[int]due.Program{1: fromEnds{}, 2: fromEnds{}}
+			assert.Equal(t, c.overdue, due.OldestUnclaimed(p, programs, c.done, all, at(c.now)), "overdue")
+			assert.Equal(t, c.next.Time(), due.NextFire(p, programs, c.done, all, at(c.now).Time()), "next fire")
+		})
+	}
+}
+
+func TestPendingOf_CountsFromTheLatestDecision(t *testing.T) {
+	p := coordtest.PlanOfOwnShards(t, 2)
+	p.Reruns = coordtest.Runs(shardset.Of(0), coordtest.Fire(2, 2))
+	p.Decisions = []record.Decision{{At: coordtest.At(3)}, {At: coordtest.At(7)}}
+	back := due.HandedBack(&record.Claims{Reruns: coordtest.Runs(shardset.Of(0, 1), coordtest.Fire(4, 2)), Ended: coordtest.At(9)}, shardset.Of(1))
+	assert.Equal(t, []due.Pending{
+		{Runs: p.Reruns, Since: coordtest.At(7)},
+		{Runs: coordtest.Runs(shardset.Of(1), coordtest.Fire(4, 2)), Since: coordtest.At(9)},
+	}, due.PendingOf(p, back))
 }

@@ -7,11 +7,40 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
+// Progress describes the runs of a job by the records of its owners.
+type Progress struct {
+	Watermarks record.Watermarks
+	Running    shardset.Set // the shards with a run in progress
+	Pending    []Pending
+}
+
+// Pending are pending re-runs of one record.
+type Pending struct {
+	Runs  record.Runs
+	Since record.Instant // when the record last changed by such a run
+}
+
+// PendingOf returns the pending re-runs of a plan and those that owners have handed back.
+func PendingOf(p *record.Plan, handedBack ...Pending) []Pending {
+	of := Pending{Runs: p.Reruns}
+	if n := len(p.Decisions); n > 0 {
+		of.Since = p.Decisions[n-1].At
+	}
+	return append([]Pending{of}, handedBack...)
+}
+
+// HandedBack returns the runs of shards that an owner has handed back, or that it retries.
+func HandedBack(c *record.Claims, shards shardset.Set) Pending {
+	return Pending{c.Reruns.Within(shards), c.Ended}
+}
+
 // OldestUnclaimed returns the oldest fire of a plan that is due for one of shards and is not claimed,
 // or not claimed again after a crash; zero if there is none. A retry counts from its own time on. Fires that the misfire policy will skip,
-// and those of disabled shards and of epochs without a program, do not count. marks and reruns are
-// the watermarks and the pending re-runs of the shards.
-func OldestUnclaimed(p *record.Plan, programs map[int]Program, marks record.Watermarks, reruns record.Runs, shards shardset.Set, now record.Instant) record.Instant {
+// and those of disabled shards and of epochs without a program, do not count.
+//
+// If fires count from the ends of runs, a shard that runs or has a pending re-run has no due fire, and the re-run
+// counts from when it became pending: its fire is when the shard first ran, perhaps weeks ago.
+func OldestUnclaimed(p *record.Plan, programs map[int]Program, done Progress, shards shardset.Set, now record.Instant) record.Instant {
 	shards = shards.Minus(p.Disabled)
 	if p.Paused || shards.IsZero() {
 		return 0
@@ -22,22 +51,45 @@ func OldestUnclaimed(p *record.Plan, programs map[int]Program, marks record.Wate
 			oldest = at
 		}
 	}
-	for _, g := range Unclaimed(reruns.Within(shards), marks) {
-		if g.NotBefore <= now {
-			note(max(g.Fire, g.NotBefore))
-		}
-	}
-	for _, group := range marks.Split(shards) {
-		for i := range p.Epochs {
-			e := &p.Epochs[i]
-			prog, ok := programs[e.Number]
-			if !ok || group.Shards.Intersect(shardset.Range(0, e.Job().Shards)).IsZero() {
+	for _, pending := range done.Pending {
+		for _, g := range Unclaimed(pending.Runs.Within(shards), done.Watermarks) {
+			if g.NotBefore > now {
 				continue
 			}
+			at := max(g.Fire, g.NotBefore)
+			if CountsEnds(programs[g.Epoch]) {
+				at = max(at, pending.Since)
+			}
+			note(at)
+		}
+	}
+	free := done.free(shards)
+	for i := range p.Epochs {
+		e := &p.Epochs[i]
+		prog, ok := programs[e.Number]
+		if !ok {
+			continue
+		}
+		of := shards
+		if CountsEnds(prog) {
+			of = free
+		}
+		for _, group := range done.Watermarks.Split(of.Intersect(shardset.Range(0, e.Job().Shards))) {
 			note(oldestInEpoch(e, prog, group.Watermark, now))
 		}
 	}
 	return oldest
+}
+
+// free returns those of shards that neither run nor have a pending re-run.
+func (done *Progress) free(shards shardset.Set) shardset.Set {
+	shards = shards.Minus(done.Running)
+	for _, pending := range done.Pending {
+		for _, g := range Unclaimed(pending.Runs.Within(shards), done.Watermarks) {
+			shards = shards.Minus(g.Shards)
+		}
+	}
+	return shards
 }
 
 // oldestInEpoch returns the oldest due fire of an epoch for a shard with watermark m, zero if there is
@@ -57,26 +109,36 @@ func oldestInEpoch(e *record.Epoch, prog Program, m record.Watermark, now record
 	return record.InstantOf(next.Wake)
 }
 
-// NextFire returns the first fire of a plan after now, zero if there is none. program returns the
-// program of an epoch, or false if the definition is not supported.
-func NextFire(p *record.Plan, program func(*record.Epoch) (Program, bool), now time.Time) time.Time {
+// NextFire returns the first fire of a plan after now, zero if there is none. Fires that count from the ends of runs are
+// those of free shards; a shard that runs has none yet. Epochs without a program have no fire.
+func NextFire(p *record.Plan, programs map[int]Program, done Progress, shards shardset.Set, now time.Time) time.Time {
 	if p.Paused || p.Stopped {
 		return time.Time{}
 	}
 	var next time.Time
-	for i := range p.Epochs {
-		e := &p.Epochs[i]
-		prog, ok := program(e)
-		if !ok {
-			continue
-		}
-		from := now
-		if before := (e.From - 1).Time(); from.Before(before) {
-			from = before
-		}
-		fire := prog.Due(from, e.Until.Time(), from).Wake
+	note := func(fire time.Time) {
 		if !fire.IsZero() && (next.IsZero() || fire.Before(next)) {
 			next = fire
+		}
+	}
+	for i := range p.Epochs {
+		e := &p.Epochs[i]
+		prog, ok := programs[e.Number]
+		switch {
+		case !ok:
+		case CountsEnds(prog):
+			free := done.free(shards.Minus(p.Disabled))
+			for _, group := range done.Watermarks.Split(free.Intersect(shardset.Range(0, e.Job().Shards))) {
+				if fire := FirstUnclaimed(e, prog, group.Watermark); fire > record.InstantOf(now) {
+					note(fire.Time())
+				}
+			}
+		default:
+			from := now
+			if before := (e.From - 1).Time(); from.Before(before) {
+				from = before
+			}
+			note(prog.Due(from, e.Until.Time(), from).Wake)
 		}
 	}
 	return next.UTC()

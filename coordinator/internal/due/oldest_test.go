@@ -65,7 +65,7 @@ func TestOldestUnclaimed(t *testing.T) {
 			if c.programs == nil {
 				c.programs = map[int]due.Program{1: coordtest.Minutely{}}
 			}
-			assert.Equal(t, c.want, due.OldestUnclaimed(p, c.programs, c.marks, c.reruns, all, at(c.now)))
+			assert.Equal(t, c.want, due.OldestUnclaimed(p, c.programs, due.Progress{Watermarks: c.marks, Pending: []due.Pending{{Runs: c.reruns}}}, all, at(c.now)))
 		})
 	}
 }

@@ -85,7 +85,7 @@ func TestOldestUnclaimed_ReleasedFire(t *testing.T) {
 	p.Epochs[0].Released = []record.Release{{At: coordtest.At(1), Released: coordtest.At(7)}, {At: coordtest.At(2), Released: coordtest.At(9)}}
 	programs := map[int]due.Program{1: coordtest.Following{}}
 	oldest := func(n int, marks record.Watermarks) record.Instant {
-		return due.OldestUnclaimed(p, programs, marks, nil, shardset.Of(0), coordtest.At(n))
+		return due.OldestUnclaimed(p, programs, due.Progress{Watermarks: marks}, shardset.Of(0), coordtest.At(n))
 	}
 	assert.Equal(t, coordtest.At(7), oldest(9, nil), "due from the release on, which may precede the epoch")
 	claimed := record.Watermarks{}.Raise(shardset.Of(0), coordtest.Fire(1, 1).Watermark())

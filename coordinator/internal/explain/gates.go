@@ -322,6 +322,9 @@ func (s *subject) describeFate() string {
 	if s.trigger > 0 || s.epoch == nil || s.program == nil || s.epoch.Job().After != nil || late < 0 || s.state == settled || s.Plan.Paused {
 		return ""
 	}
+	if due.CountsEnds(s.program) && s.state == rerunPending {
+		return " Another attempt is on record." // the fire is when the shard first ran
+	}
 	text := fmt.Sprintf(" It is %v late", late.Round(time.Second))
 	if s.state == rerunPending {
 		return text + ", and another attempt is on record."

@@ -86,13 +86,9 @@ func (s *Stats) addOwned(v claimer.JobView, me string, now record.Instant) {
 	j := s.Jobs[v.Plan.Job]
 	j.Owned = mine.Len()
 	marks := v.Claims.Watermarks.Fold(v.Plan.Watermarks, mine)
-	for _, reruns := range []record.Runs{v.Plan.Reruns, v.Claims.Reruns} {
-		j.Due = earliest(j.Due, due.OldestUnclaimed(v.Plan, v.Programs, marks, reruns, mine, now))
-	}
-	j.NextFire = due.NextFire(v.Plan, func(e *record.Epoch) (due.Program, bool) {
-		prog, ok := v.Programs[e.Number]
-		return prog, ok
-	}, now.Time())
+	done := due.Progress{Watermarks: marks, Running: v.Claims.Running.Shards(), Pending: due.PendingOf(v.Plan, due.HandedBack(&v.Claims, mine))}
+	j.Due = earliest(j.Due, due.OldestUnclaimed(v.Plan, v.Programs, done, mine, now))
+	j.NextFire = due.NextFire(v.Plan, v.Programs, done, mine, now.Time())
 	s.Jobs[v.Plan.Job] = j
 }
 
@@ -113,7 +109,8 @@ func (s *Stats) addUnowned(p *record.Plan, compile due.Compiler, now record.Inst
 			}
 		}
 		j.Unowned = unowned.Len()
-		j.UnownedDue = earliest(time.Time{}, due.OldestUnclaimed(p, programs, p.Watermarks, p.Reruns, unowned, now))
+		done := due.Progress{Watermarks: p.Watermarks, Pending: due.PendingOf(p)}
+		j.UnownedDue = earliest(time.Time{}, due.OldestUnclaimed(p, programs, done, unowned, now))
 	}
 	if j != (JobStats{}) {
 		s.Jobs[p.Job] = j
