@@ -45,8 +45,8 @@ type (
 	ShardsEvent = event.Shards
 	// SkippedEvent is fires that are not run.
 	SkippedEvent = event.Skipped
-	// LostEvent is runs that ended with the session of their owner.
-	LostEvent = event.Lost
+	// CrashedEvent is runs that ended with the session of their owner.
+	CrashedEvent = event.Crashed
 	// FireEndedEvent is a fire of which all runs have ended.
 	FireEndedEvent = event.FireEnded
 	// RefusedEvent is a transaction with claims that the store has refused.

@@ -123,7 +123,7 @@ func (e *Executor) memberEvents() coordinator.Events {
 			func(s coordinator.SkippedEvent, at time.Time) FiresSkipped {
 				return FiresSkipped{s.Job, SkipReason(s.Reason), listShards(s.Shards), s.Fires, s.From.Time(), s.Through.Time(), at}
 			}),
-		Lost:    e.observeLost,
+		Crashed: e.observeCrashed,
 		Refused: e.refused.count,
 		FireEnded: forward(e, func(o *Observer) func(FireEnded) { return o.FireEnded },
 			func(f coordinator.FireEndedEvent, _ time.Time) FireEnded {
@@ -148,24 +148,24 @@ func queueConverted[In, E any](e *Executor, callback func(*Observer) func(E), co
 	observe(&e.observers, callback, func() E { return convert(in, at) })
 }
 
-// observeLost reports crashed runs, if there are observers.
-func (e *Executor) observeLost(l coordinator.LostEvent) {
-	if e.observers.observes(func(o *Observer) bool { return o.RunLost != nil }) {
-		e.queueLost(l)
+// observeCrashed reports crashed runs, if there are observers.
+func (e *Executor) observeCrashed(l coordinator.CrashedEvent) {
+	if e.observers.observes(func(o *Observer) bool { return o.RunCrashed != nil }) {
+		e.queueCrashed(l)
 	}
 }
 
-// queueLost reports crashed runs, as one event in the queue.
-func (e *Executor) queueLost(l coordinator.LostEvent) {
+// queueCrashed reports crashed runs, as one event in the queue.
+func (e *Executor) queueCrashed(l coordinator.CrashedEvent) {
 	at := e.clock().UTC()
 	e.observers.push(func(o *Observer) {
-		if o.RunLost == nil {
+		if o.RunCrashed == nil {
 			return
 		}
 		for s := range l.Runs.Shards.All() {
 			fire := l.Runs.Fire.Time()
 			id, key := runID(l.Job, s, fire, l.Runs.Trigger, l.Runs.Attempt)
-			o.RunLost(RunLost{Run: RunInfo{
+			o.RunCrashed(RunCrashed{Run: RunInfo{
 				ID: id, Key: key, Namespace: e.namespace, Job: l.Job, Instance: l.Instance, Shard: s, FireTime: fire, Attempt: l.Runs.Attempt, Trigger: l.Runs.Trigger,
 			}, At: at, Rerun: l.Rerun})
 		}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/rota-dev/rota/internal/record"
 )
 
 const (
@@ -36,11 +38,12 @@ func FixedDelay(d time.Duration) Schedule {
 // When the shard is to move or is disabled, the job is paused or has a new definition, or this
 // process shuts down, the context of the run ends with ErrYield. The handler should then return
 // soon: the run is handed back, and the next owner makes it again at once, as the next attempt of
-// the same fire. FireTime is when the daemon was started first. The bounds of FixedDelay apply.
+// the same fire. The same holds after a crash, however often: Job.MaxAttempts does not apply, and only a job with
+// CountAsFailed counts crashes as lost. FireTime is when the daemon was started first. The bounds of FixedDelay apply.
 func Always() Schedule { return Schedule{text: alwaysText} }
 
 // isAlways reports whether s is Always, perhaps with bounds.
-func (s Schedule) isAlways() bool { return strings.HasPrefix(s.text+" ", alwaysText+" ") }
+func (s Schedule) isAlways() bool { return record.IsAlways(s.text) }
 
 // countsEnds reports whether the fires of s count from the ends of runs.
 func (s Schedule) countsEnds() bool {

@@ -164,6 +164,29 @@ func TestAlways(t *testing.T) {
 		assert.Zero(t, s.Counts.Failed)
 		assert.Zero(t, s.Counts.Lost)
 	})
+	bubble(t, "begins the run again after each crash, and never counts it as lost", func(t *testing.T, f *fleet) {
+		var c calls
+		f.startScheduled("a", executor.Always(), daemon(&c, never))
+		f.startScheduled("b", executor.Always(), daemon(&c, never))
+		for range 5 {
+			time.Sleep(10 * time.Hour)
+			var owner string
+			for _, m := range f.status().Members {
+				if len(m.Running) > 0 {
+					owner = m.Instance
+				}
+			}
+			heal := f.server.Partition(owner)
+			time.Sleep(time.Minute)
+			heal()
+		}
+		s := f.status()
+		require.Len(t, s.PerShard, 1)
+		assert.True(t, s.PerShard[0].Running)
+		assert.Equal(t, 6, s.PerShard[0].Attempt, "of one fire")
+		assert.Zero(t, s.Counts.Lost)
+		assert.Empty(t, s.Failures)
+	})
 	bubble(t, "begins the run again after growing delays if it fails", func(t *testing.T, f *fleet) {
 		var c calls
 		f.startScheduled("a", executor.Always(), daemon(&c, func(r *executor.Run) error {

@@ -72,7 +72,8 @@ type Job struct {
 	StartPaused bool
 	// MaxAttempts bounds the attempts at a run whose instances crash; then the run counts as
 	// lost. So a run that kills its process cannot kill the whole fleet. Attempts that failed, or
-	// that a shutdown handed back, do not count. Zero means 3.
+	// that a shutdown handed back, do not count. Zero means 3. It does not apply to jobs with Always, which
+	// begin again after each crash.
 	MaxAttempts int
 	// Retry determines whether and when a failed run is made again. The zero value makes no
 	// retry: the run counts as failed.

@@ -21,8 +21,8 @@ type Observer struct {
 	RunBegun   func(RunBegun)
 	RunEnded   func(RunEnded)
 	RunRetried func(RunRetried)
-	// RunLost is called on the leader only.
-	RunLost func(RunLost)
+	// RunCrashed is called on the leader only.
+	RunCrashed func(RunCrashed)
 	// FiresSkipped is called on the owner of the shards, and on the leader for a job that no
 	// instance offered.
 	FiresSkipped func(FiresSkipped)
@@ -134,16 +134,16 @@ type RunRetried struct {
 	At, NotBefore time.Time
 }
 
-// RunLost reports a run that crashed: the session of its owner ended before the end of the run
-// was recorded. Jobs with TrackClaims have none, since their records do not show which runs had
+// RunCrashed reports a run that crashed: the session of its owner ended before the end of the run
+// was recorded. The run is lost unless Rerun. Jobs with TrackClaims have none, since their records do not show which runs had
 // ended.
-type RunLost struct {
+type RunCrashed struct {
 	// Run has the ID, Key, Namespace, Job, Shard, FireTime, Attempt and Trigger of the run, and the
 	// Instance that owned it. Its other fields are zero.
 	Run RunInfo
 	At  time.Time
-	// Rerun reports whether the run is made again, as the next attempt. Otherwise it counts as
-	// lost.
+	// Rerun reports whether the run is made again, as the next attempt. Otherwise it is lost, and counts in
+	// Counts.Lost of the job's status.
 	Rerun bool
 }
 

@@ -61,7 +61,7 @@ func (l *eventLog) observer(instance string) executor.Observer {
 			}
 			l.add("%s ended %s: %v, %s, error %v", instance, e.Run.ID, e.Outcome, began, e.Err)
 		},
-		RunLost: func(e executor.RunLost) {
+		RunCrashed: func(e executor.RunCrashed) {
 			l.add("%s lost run %s of %s, made again %v", instance, e.Run.ID, e.Run.Instance, e.Rerun)
 		},
 		FiresSkipped: func(e executor.FiresSkipped) {

@@ -21,6 +21,6 @@ func TestObservers_CostNothingIfThereAreNone(t *testing.T) {
 		e.observeEnded(ctx, r, at, runSucceeded, nil)
 		events.Shards(coordinator.ShardsEvent{Job: "job"})
 		events.Skipped(coordinator.SkippedEvent{Job: "job"})
-		events.Lost(coordinator.LostEvent{Job: "job"})
+		events.Crashed(coordinator.CrashedEvent{Job: "job"})
 	}))
 }

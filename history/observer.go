@@ -21,7 +21,7 @@ func (r *Recorder) Observer() executor.Observer {
 			}
 			r.Add(run)
 		},
-		RunLost:      func(e executor.RunLost) { r.Add(newCrashedRun(e)) },
+		RunCrashed:   func(e executor.RunCrashed) { r.Add(newCrashedRun(e)) },
 		FiresSkipped: func(e executor.FiresSkipped) { r.AddSkipped(newSkippedFire(e, r.o.Instance)) },
 		FireEnded:    func(e executor.FireEnded) { r.AddEnded(newEndedFire(e, r.o.Instance)) },
 	}
@@ -54,7 +54,7 @@ func newRun(e executor.RunEnded) Run {
 }
 
 // newCrashedRun returns the record of a run that crashed with its instance.
-func newCrashedRun(e executor.RunLost) Run {
+func newCrashedRun(e executor.RunCrashed) Run {
 	run := runOfInfo(e.Run)
 	run.Ended, run.Outcome, run.Error = e.At, Crashed, "the session of the instance ended before the run"
 	if e.Rerun {

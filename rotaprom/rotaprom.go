@@ -87,7 +87,7 @@ func (c *collector) observer() executor.Observer {
 			}
 		},
 		RunRetried: func(e executor.RunRetried) { c.retries.WithLabelValues(c.job(e.Run.Job)).Inc() },
-		RunLost: func(e executor.RunLost) {
+		RunCrashed: func(e executor.RunCrashed) {
 			if !e.Rerun {
 				c.lost.WithLabelValues(c.job(e.Run.Job)).Inc()
 			}

@@ -175,6 +175,7 @@ func TestCollector(t *testing.T) {
 		assert.Equal(t, 2.0, crashing.value(t, `rota_runs_total{job_name="rerun",outcome="session_lost"}`))
 		assert.Equal(t, 2.0, crashing.value(t, `rota_reruns_total{job_name="rerun"}`))
 		assert.Equal(t, 2.0, a.value(t, `rota_runs_lost_total{job_name="counted"}`))
+		assert.LessOrEqual(t, a.value(t, `rota_runs_lost_total{job_name="rerun"}`), 0.0, "a crashed run that is made again is not lost")
 		require.NoError(t, crashing.Shutdown(t.Context()))
 		require.NoError(t, a.Shutdown(t.Context()))
 	})
@@ -246,6 +247,71 @@ func TestCollector(t *testing.T) {
 	})
 }
 
+func TestCollector_CountsDaemonsAsHealthy(t *testing.T) {
+	inBubble(t, "while they run, and when their instance crashes again and again", func(t *testing.T, server *memory.Server) {
+		daemon := job("daemon", 1, func(ctx context.Context, _ *executor.Run) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		daemon.Schedule, daemon.Timeout = executor.Always(), 0
+		a := start(t, server, "a", executor.Options{}, job("other", 1, succeed))
+		time.Sleep(time.Second)
+		b := start(t, server, "b", executor.Options{}, daemon)
+		for range 5 {
+			for range 30 {
+				time.Sleep(time.Minute)
+				require.LessOrEqual(t, max(a.value(t, `rota_job_overdue_seconds{job_name="daemon"}`), b.value(t, `rota_job_overdue_seconds{job_name="daemon"}`)), 0.0)
+			}
+			require.Equal(t, 1.0, b.value(t, `rota_runs_active{job_name="daemon"}`))
+			heal := server.Partition("b")
+			time.Sleep(30 * time.Second)
+			heal()
+			time.Sleep(30 * time.Second)
+		}
+		assert.Equal(t, 5.0, b.value(t, `rota_sessions_lost_total`))
+		assert.Equal(t, 5.0, b.value(t, `rota_reruns_total{job_name="daemon"}`))
+		assert.LessOrEqual(t, max(a.value(t, `rota_runs_lost_total{job_name="daemon"}`), b.value(t, `rota_runs_lost_total{job_name="daemon"}`)), 0.0)
+		require.NoError(t, b.Shutdown(t.Context()))
+		require.NoError(t, a.Shutdown(t.Context()))
+	})
+}
+
+func TestCountFire_CountsAFireByItsWorstShards(t *testing.T) {
+	for name, c := range map[string]struct {
+		ended executor.FireEnded
+		want  string
+	}{
+		"all shards succeeded":          {executor.FireEnded{Shards: 3}, "ok"},
+		"shards were skipped":           {executor.FireEnded{Shards: 3, Skipped: 1}, "skipped"},
+		"shards failed":                 {executor.FireEnded{Shards: 3, Failed: 1}, "failed"},
+		"shards failed and are skipped": {executor.FireEnded{Shards: 3, Failed: 1, Skipped: 2}, "failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ex, err := executor.New(memory.New().Client("a"), "billing", executor.Options{Instance: "a"})
+			require.NoError(t, err)
+			col := Collector(ex).(*collector)
+			c.ended.Job = "job"
+			col.countFire(c.ended)
+			for _, outcome := range []string{"ok", "failed", "skipped"} {
+				want := 0.0
+				if outcome == c.want {
+					want = 1
+				}
+				assert.Equal(t, want, testutil.ToFloat64(col.fires.WithLabelValues("job", outcome)), outcome)
+			}
+		})
+	}
+}
+
+func TestMerge_TakesTheFirstNextFireOfAnyJob(t *testing.T) {
+	none, early, late := executor.JobStats{}, executor.JobStats{NextFire: time.Unix(60, 0)}, executor.JobStats{NextFire: time.Unix(120, 0)}
+	for _, c := range []struct{ a, b, want executor.JobStats }{
+		{none, early, early}, {early, none, early}, {early, late, early}, {late, early, early}, {none, none, none},
+	} {
+		assert.Equal(t, c.want, merge(c.a, c.b))
+	}
+}
+
 // allMetrics returns the families of an instance that has had every event.
 func allMetrics(t *testing.T) []*dto.MetricFamily {
 	t.Helper()
@@ -260,7 +326,7 @@ func allMetrics(t *testing.T) []*dto.MetricFamily {
 		o.RunEnded(executor.RunEnded{Run: run, Started: time.Now(), Ended: time.Now(), Outcome: outcome})
 	}
 	o.RunRetried(executor.RunRetried{Run: run})
-	o.RunLost(executor.RunLost{Run: run})
+	o.RunCrashed(executor.RunCrashed{Run: run})
 	o.FiresSkipped(executor.FiresSkipped{Job: "job", Reason: executor.SkipMisfire, Shards: []int{1}, Count: 1})
 	o.FireEnded(executor.FireEnded{Job: "job"})
 	o.ShardsChanged(executor.ShardsChanged{Job: "job", Gained: []int{1}})

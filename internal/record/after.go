@@ -78,13 +78,21 @@ func ParseAfter(text string) (*After, error) {
 	return a, nil
 }
 
-// parseAfterOf reads the schedule of a definition. Schedules of other kinds need not be texts.
-func parseAfterOf(job string, schedule json.RawMessage) (*After, error) {
-	var text string
+// scheduleText returns the text of a definition's schedule, "" if it has none: schedules of other executors need not be
+// texts.
+func scheduleText(schedule json.RawMessage) (text string) {
 	if len(schedule) == 0 || schedule[0] != '"' || json.Unmarshal(schedule, &text) != nil {
-		return nil, nil
+		return ""
 	}
-	a, err := ParseAfter(text)
+	return text
+}
+
+// IsAlways reports whether a schedule is that of daemons, perhaps with bounds.
+func IsAlways(schedule string) bool { return strings.HasPrefix(schedule+" ", "always ") }
+
+// parseAfterOf returns the jobs that a job follows by the text of its schedule, nil if there are none.
+func parseAfterOf(job, schedule string) (*After, error) {
+	a, err := ParseAfter(schedule)
 	if a != nil && slices.Contains(a.Jobs, job) {
 		return nil, errors.New("a job cannot follow itself")
 	}

@@ -241,16 +241,22 @@ type Job struct {
 	// RunOn are the labels that an owner of shards must have.
 	RunOn map[string]string `json:"run_on,omitempty"`
 
-	// After is the part of the schedule that planning needs: the jobs that the job follows, if any.
-	After *After `json:"-"`
+	// After and Always are the parts of the schedule that planning needs: the jobs that the job follows, if any, and
+	// whether its runs are daemons.
+	After  *After `json:"-"`
+	Always bool   `json:"-"`
 }
 
-// Attempts returns how many attempts a run may have.
-func (j Job) Attempts() int {
-	if j.MaxAttempts == 0 {
-		return DefaultMaxAttempts
+// MayRerun reports whether the definition permits r, the next attempt after a crash. Attempts are bounded because a
+// run that crashes its instance could crash the whole fleet, one instance after another. Attempts that were handed back
+// or failed crashed no instance and do not count. A daemon has no bound: without a re-run, its next fire would begin at
+// once, so the bound would protect nothing.
+func (j Job) MayRerun(r Ref) bool {
+	attempts := j.MaxAttempts
+	if attempts == 0 {
+		attempts = DefaultMaxAttempts
 	}
-	return j.MaxAttempts
+	return j.OnCrash != CrashFail && (j.Always || r.CrashAttempts() <= attempts)
 }
 
 // The values of Job.OnCrash.
@@ -291,9 +297,11 @@ func ParseJob(def json.RawMessage) (Job, error) {
 	}
 	j := parsed.Job
 	var err error
-	if j.After, err = parseAfterOf(j.Name, parsed.Schedule); err != nil {
+	schedule := scheduleText(parsed.Schedule)
+	if j.After, err = parseAfterOf(j.Name, schedule); err != nil {
 		return Job{}, fmt.Errorf("schedule: %w", err)
 	}
+	j.Always = IsAlways(schedule)
 	if err := CheckJobName(j.Name); err != nil {
 		return Job{}, fmt.Errorf("name: %w", err)
 	}

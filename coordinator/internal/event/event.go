@@ -17,7 +17,7 @@ type Hooks struct {
 	Clock      func(Clock)
 	Shards     func(Shards)
 	Skipped    func(Skipped)
-	Lost       func(Lost)
+	Crashed    func(Crashed)
 	FireEnded  func(FireEnded)
 	Refused    func(Refused)
 }
@@ -92,8 +92,8 @@ const (
 	Upstream                        // a fire of a job that the job follows did not end as wanted
 )
 
-// Lost is runs of one fire or trigger that ended with the session of their owner.
-type Lost struct {
+// Crashed is runs of one fire or trigger that ended with the session of their owner. They are lost unless Rerun.
+type Crashed struct {
 	Job      string
 	Instance string
 	Runs     record.RunGroup

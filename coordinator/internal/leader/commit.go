@@ -68,8 +68,8 @@ func (l *Leader) recordCommit(changes []planning.Change, rev registry.Rev) {
 		l.logs.RecordPlan(&c, rev.Seq, l.problemBefore(c.Segment))
 		l.PlanFeed.RecordWrite(c.Segment, rev, c.Plan)
 		l.recordPlan(c, rev)
-		for _, e := range c.Lost {
-			event.Report(l.Self.Events.Lost, e)
+		for _, e := range c.Crashed {
+			event.Report(l.Self.Events.Crashed, e)
 		}
 		for _, e := range c.Skipped {
 			event.Report(l.Self.Events.Skipped, e)

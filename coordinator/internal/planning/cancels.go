@@ -39,10 +39,10 @@ func (p *jobPlanner) addRerun(inc string, running shardset.Set, crashed, rerun r
 	cancelled := p.next.Cancels.Naming(running, crashed)
 	if !cancelled.IsZero() {
 		p.countLost(cancelled, crashed)
-		p.reportLost(inc, cancelled, crashed, false)
+		p.reportCrashed(inc, cancelled, crashed, false)
 	}
 	if running = running.Minus(cancelled); !running.IsZero() {
 		p.next.Reruns = p.next.Reruns.With(running, rerun)
-		p.reportLost(inc, running, crashed, true)
+		p.reportCrashed(inc, running, crashed, true)
 	}
 }

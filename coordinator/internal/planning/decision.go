@@ -38,7 +38,7 @@ type Change struct {
 	conds   []registry.Cond
 	ops     []registry.Op
 	Why     []string // for the log, and for the plan
-	Lost    []event.Lost
+	Crashed []event.Crashed
 	Skipped []event.Skipped
 	Upkeep  []string // for the log only: frequent routine steps would displace the rest in the plan
 }

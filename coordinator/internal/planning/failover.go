@@ -90,23 +90,23 @@ func (p *jobPlanner) absorbClaims(inc string, claims record.Claims, shards shard
 		switch epoch, known := p.next.Epoch(g.Epoch); {
 		case !known: // another writer deleted the plan or wrote an older one
 			p.countLost(running, g.Ref)
-			p.reportLost(inc, running, g.Ref, false)
+			p.reportCrashed(inc, running, g.Ref, false)
 		case !due.TracksRuns(epoch.Job()):
 			p.next.Counts.Unknown += uint64(running.Len())
 			p.failFire(running, g.Ref) // jobs that follow must not take it for a success
 			p.explain("count %s as unknown", running)
-		case mayRerun(epoch.Job(), rerun):
+		case epoch.Job().MayRerun(rerun):
 			p.addRerun(inc, running, g.Ref, rerun)
 		default:
 			p.countLost(running, g.Ref)
-			p.reportLost(inc, running, g.Ref, false)
+			p.reportCrashed(inc, running, g.Ref, false)
 		}
 	}
 }
 
-// reportLost adds to the change the event that runs ended with the session of their owner.
-func (p *jobPlanner) reportLost(inc string, running shardset.Set, r record.Ref, rerun bool) {
-	p.change.Lost = append(p.change.Lost, event.Lost{
+// reportCrashed adds to the change the event that runs ended with the session of their owner.
+func (p *jobPlanner) reportCrashed(inc string, running shardset.Set, r record.Ref, rerun bool) {
+	p.change.Crashed = append(p.change.Crashed, event.Crashed{
 		Job: p.next.Job, Instance: record.InstanceOf(inc), Runs: record.RunGroup{Shards: running, Ref: r}, Rerun: rerun,
 	})
 }
@@ -120,11 +120,4 @@ func (p *jobPlanner) countLost(running shardset.Set, r record.Ref) {
 		LastTrigger: p.next.Watermarks.LastTrigger(running),
 	})
 	p.explain("count %s as lost", running)
-}
-
-// mayRerun reports whether a crashed run may run again. Attempts are limited because a run that
-// crashes its instance could crash the whole fleet, one instance after another. Attempts that were
-// handed back or failed crashed no instance and do not count.
-func mayRerun(job record.Job, rerun record.Ref) bool {
-	return job.OnCrash != record.CrashFail && rerun.CrashAttempts() <= job.Attempts()
 }

@@ -34,6 +34,9 @@ func TestPlan_FailoverOfRuns(t *testing.T) {
 	}{
 		{"that runs again is reported", "", nil, []bool{true}, "fail over 0-1 of a"},
 		{"that does not run again is reported and counted as lost", `,"on_crash":"count as failed"`, nil, []bool{false}, "count 1 as lost"},
+		{"of a daemon runs again whatever its attempts are", `,"schedule":"always","max_attempts":1`, nil, []bool{true}, "fail over 0-1 of a"},
+		{"of a daemon is counted as lost if its definition wants that", `,"schedule":"always","on_crash":"count as failed"`, nil, []bool{false}, "count 1 as lost"},
+		{"of another job without attempts left is reported and counted as lost", `,"max_attempts":1`, nil, []bool{false}, "count 1 as lost"},
 		{"of an epoch that the plan does not have is reported and counted as lost", "", func(p *record.Plan) { p.Epochs[0].Number = 7 }, []bool{false}, "count 1 as lost"},
 		{"that an operator cancelled is reported as ended for good", "", func(p *record.Plan) { p.Cancels = coordtest.Runs(shardset.Of(1), fire) }, []bool{false}, "count 1 as lost"},
 		{"of a job that tracks claims is counted as unknown", coordtest.ClaimsOnly, nil, nil, "count 1 as unknown"},
@@ -45,11 +48,11 @@ func TestPlan_FailoverOfRuns(t *testing.T) {
 			}
 			d := w.decide()
 			require.Len(t, d.Changes, 1)
-			var want []event.Lost
+			var want []event.Crashed
 			for _, rerun := range c.lost {
-				want = append(want, event.Lost{Job: "job", Instance: "a", Runs: record.RunGroup{Shards: shardset.Of(1), Ref: fire}, Rerun: rerun})
+				want = append(want, event.Crashed{Job: "job", Instance: "a", Runs: record.RunGroup{Shards: shardset.Of(1), Ref: fire}, Rerun: rerun})
 			}
-			assert.Equal(t, want, d.Changes[0].Lost)
+			assert.Equal(t, want, d.Changes[0].Crashed)
 			assert.Contains(t, d.Changes[0].Why, c.why)
 		})
 	}
@@ -58,7 +61,7 @@ func TestPlan_FailoverOfRuns(t *testing.T) {
 		w.editPlan("job", func(p *record.Plan) { p.Owners = map[string]shardset.Set{"a.a": shardset.Of(0)} })
 		d := w.decide()
 		require.Len(t, d.Changes, 1)
-		assert.Empty(t, d.Changes[0].Lost)
+		assert.Empty(t, d.Changes[0].Crashed)
 		assert.Empty(t, d.Changes[0].Plan.Failures)
 	})
 	t.Run("waits until the claims of the expired owner are read", func(t *testing.T) {

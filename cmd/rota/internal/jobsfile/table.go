@@ -232,7 +232,7 @@ func jobFields() []field[jobSpec] {
 		key("timeout", duration(time.Millisecond), func(s *j) *time.Duration { return &s.Timeout }, "none", "The time after which an attempt is ended.").allowInDefaults(),
 		key("on_crash", policy[executor.CrashPolicy]([]string{"rerun elsewhere", "count as failed"}, "^(rerun elsewhere|count as failed)$"),
 			func(s *j) *executor.CrashPolicy { return &s.OnCrash }, "`rerun elsewhere`", "What happens to a run whose instance crashes.").allowInDefaults(),
-		key("max_attempts", number(1), func(s *j) *int { return &s.MaxAttempts }, "3", "The number of attempts at a run whose instances crash.").allowInDefaults(),
+		key("max_attempts", number(1), func(s *j) *int { return &s.MaxAttempts }, "3", "The number of attempts at a run whose instances crash. It does not apply to `always`.").allowInDefaults(),
 		key("misfire", policy[executor.MisfirePolicy]([]string{"run once", "skip missed", "run all 5"}, "^(run once|skip missed|run all [1-9][0-9]*)$"),
 			func(s *j) *executor.MisfirePolicy { return &s.Misfire }, "`run once`", "Which fires run that were missed: the latest, none, or the latest 5.").onlyWith(withMissed...).allowInDefaults(),
 		key("overlap", policy[executor.OverlapPolicy]([]string{"wait", "skip", "cancel running"}, "^(wait|skip|cancel running)$"),
