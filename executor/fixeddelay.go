@@ -46,9 +46,7 @@ func Always() Schedule { return Schedule{text: alwaysText} }
 func (s Schedule) isAlways() bool { return record.IsAlways(s.text) }
 
 // countsEnds reports whether the fires of s count from the ends of runs.
-func (s Schedule) countsEnds() bool {
-	return s.isAlways() || strings.HasPrefix(s.text, delayWords+" ")
-}
+func (s Schedule) countsEnds() bool { return record.CountsEnds(s.text) }
 
 // delay is the timetable of FixedDelay and Always. The instant after which it has a fire is the end
 // of a run: claims records raise the watermark of a shard to it.

@@ -101,6 +101,9 @@ func (a *commitAudit) countPassed(marks record.Watermarks, fresh record.Runs) (n
 					continue
 				}
 				shards := part.Shards.Intersect(e.shards)
+				if e.countsEnds {
+					shards = shards.Minus(a.old.runningShards())
+				}
 				now := shardset.Set{} // of which the last of these fires is claimed now
 				for _, f := range fresh {
 					if f.Trigger == 0 && f.Epoch == gen && f.Fire == g.Fire {
@@ -151,6 +154,9 @@ func (a *commitAudit) auditEpochs() {
 		next, follows := beginAfter(a.plan.Epochs[i+1:])
 		if !ok || e.until == 0 || !follows {
 			continue // the last one, if it has been ended, is followed by another in a change to come
+		}
+		if e.countsEnds {
+			continue // the next definition counts from its own begin
 		}
 		followed := !a.old.plan.Paused && !a.old.plan.Stopped && a.old.plan.Last().Number == e.number
 		if e.until == was.Until && !followed {

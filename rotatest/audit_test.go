@@ -350,3 +350,29 @@ func again(r record.Ref) record.Ref {
 	r.Attempt++
 	return r
 }
+
+func TestAudit_FiresThatCountFromEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScribe(t)
+		s.replan(func(p *record.Plan) {
+			e, err := record.NewEpoch(1, s.at(0), json.RawMessage(`{"name":"job","shards":2,"schedule":"fixed delay 1h"}`))
+			require.NoError(t, err)
+			p.Epochs = []record.Epoch{e}
+		})
+		first := record.Ref{Epoch: 1, Fire: s.at(1), Attempt: 1}
+		s.claim("a.1", func(c *record.Claims) {
+			c.Running = record.Runs{{Shards: shardset.Range(0, 2), Ref: first}}
+			c.Watermarks = c.Watermarks.Raise(shardset.Range(0, 2), first.Watermark())
+		})
+		s.claim("a.1", func(c *record.Claims) {
+			c.Running = nil
+			c.Watermarks = c.Watermarks.Raise(shardset.Range(0, 2), record.Watermark{Epoch: 1, Fire: s.at(9)})
+		})
+		require.Empty(t, s.faults, "the end of a run passes over nothing, however long the run was")
+		s.claim("a.1", func(c *record.Claims) {
+			c.Watermarks = c.Watermarks.Raise(shardset.Of(1), record.Watermark{Epoch: 1, Fire: s.at(20)})
+		})
+		require.Len(t, s.faults, 1, "a free shard must not pass over the fire that it has")
+		assert.Contains(t, s.faults[0], "lost: 1 fires")
+	})
+}

@@ -75,6 +75,10 @@ func (f *Fleet) awaitClaims(job string) {
 // effect, and instances that are no longer cut off have joined again. Settle does not wait for
 // fires that a pause, a disabled shard or the lack of instances holds up, nor for zombies.
 //
+// Settle waits for the retries of failed runs if Job.Retry bounds them. A retry without a bound may never end: Settle
+// waits for the attempt that runs, not for the next one. A daemon, a run of executor.Always, is at rest while it runs, unless
+// a pause, a move, a disabled shard or a new definition is about to end it.
+//
 // The test fails if the fleet does not settle within a day. A job whose runs take longer than
 // the time between its fires never settles.
 func (f *Fleet) Settle() {
@@ -96,10 +100,15 @@ const settleTime = 24 * time.Hour
 func (f *Fleet) unsettled() []string {
 	var all []string
 	for _, c := range f.recorder.running(false) {
+		if f.model.atRest(c.ID) {
+			continue
+		}
 		all = append(all, fmt.Sprintf("run %s has been running on %s since %s", c.ID, c.process.instance, clock(c.Start)))
 	}
 	for _, m := range f.pendingItems() {
-		all = append(all, m.String())
+		if !m.retry {
+			all = append(all, m.String())
+		}
 	}
 	return all
 }

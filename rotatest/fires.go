@@ -18,15 +18,24 @@ type epoch struct {
 	shards      shardset.Set
 	tracking    string
 	schedule    executor.Schedule
+	always      bool // runs are daemons
+	countsEnds  bool // fires count from the ends of runs, so a shard that runs has none
+	unbounded   bool // failed runs are retried without bound
 }
 
 func newEpoch(e *record.Epoch) epoch {
-	var def struct{ Schedule executor.Schedule }
+	var def struct {
+		Schedule executor.Schedule
+		Retry    struct{ Max int }
+	}
 	// A job without a schedule, or with one that cannot be read here, has no fires.
 	if json.Unmarshal(e.Def, &def) != nil {
 		def.Schedule = executor.OnTrigger()
 	}
-	return epoch{e.Number, e.From, e.Until, shardset.Range(0, e.Job().Shards), e.Job().Tracking, def.Schedule}
+	return epoch{
+		number: e.Number, from: e.From, until: e.Until, shards: shardset.Range(0, e.Job().Shards), tracking: e.Job().Tracking, schedule: def.Schedule,
+		always: e.Job().Always, countsEnds: record.CountsEnds(def.Schedule.String()), unbounded: def.Retry.Max < 0,
+	}
 }
 
 // tracksRuns reports whether records show, also after a crash, which runs have not ended.
@@ -54,7 +63,8 @@ func (e *epoch) next(after record.Instant) record.Instant {
 	return fire
 }
 
-// count returns how many fires of e a shard passes over when its mark rises.
+// count returns how many fires of e a shard passes over when its mark rises. Of fires that count from ends there is
+// one at most: the next one would count from the end of its run.
 func (e *epoch) count(from, to record.Watermark) int {
 	after, ok := e.after(from)
 	if !ok || to.Epoch < e.number || to.Epoch > e.number && e.until == 0 {
@@ -62,7 +72,9 @@ func (e *epoch) count(from, to record.Watermark) int {
 	}
 	n := 0
 	for fire := e.next(after); fire != 0 && (to.Epoch > e.number || fire <= to.Fire); fire = e.next(fire) {
-		n++
+		if n++; e.countsEnds {
+			break
+		}
 	}
 	return n
 }

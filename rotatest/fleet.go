@@ -214,9 +214,8 @@ func (f *Fleet) clockOf(instance string, clock func() time.Time) func() time.Tim
 	return func() time.Time { return clock().Add(time.Duration(ahead.Load())) }
 }
 
-// Register calls Executor.Register on a running instance, with handlers that record their runs.
-// (Runs of jobs registered on the Executor itself are not.) It returns when the registry has
-// the definitions.
+// Register calls Executor.Register on a running instance, and returns when the registry has the definitions. The runs
+// of jobs that the program registers on the Executor itself are recorded and checked as well.
 func (f *Fleet) Register(instance string, jobs ...executor.Job) {
 	f.t.Helper()
 	p := f.process("register jobs with", instance)

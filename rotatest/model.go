@@ -259,6 +259,38 @@ func (j *jobModel) inFlight(c *record.Claims) record.Runs {
 	return out
 }
 
+// runningShards returns the shards with a run on record.
+func (j *jobModel) runningShards() (shards shardset.Set) {
+	for _, c := range j.claims {
+		shards = shards.Union(c.Running.Shards())
+	}
+	return shards
+}
+
+// atRest reports whether a run, by its Run.ID, is a daemon at rest.
+func (b *model) atRest(id string) bool {
+	for _, g := range b.groups {
+		for _, j := range g.jobs {
+			for incarnation, c := range j.claims {
+				for _, r := range c.Running {
+					for shard := range r.Shards.All() {
+						if b.alive(incarnation) && runID(j.name, shard, r.Ref) == id {
+							return j.isDaemonAtRest(shard, r.Epoch)
+						}
+					}
+				}
+			}
+		}
+	}
+	return false
+}
+
+// isDaemonAtRest reports whether a run of a shard is a daemon that nothing ends: it counts as at rest.
+func (j *jobModel) isDaemonAtRest(shard, epoch int) bool {
+	return j.plan != nil && !j.plan.Paused && j.plan.Last().Number == epoch && j.epochs[epoch].always &&
+		!j.plan.Frozen.Has(shard) && !j.plan.Disabled.Has(shard)
+}
+
 // busy returns the shards of a job that a living process runs according to its record.
 func (b *model) busyShards(job string) shardset.Set {
 	var busy shardset.Set

@@ -16,6 +16,7 @@ type pendingItem struct {
 	job    string         // empty: all of a group
 	shards shardset.Set   // empty: not about shards
 	due    record.Instant // of a due run
+	retry  bool           // of a run that is retried without bound
 	what   string
 }
 
@@ -74,7 +75,7 @@ type pendingScan struct {
 }
 
 func (v *pendingScan) add(k itemKind, shards shardset.Set, due record.Instant, format string, args ...any) {
-	v.items = append(v.items, pendingItem{k, v.name, shards, due, fmt.Sprintf(format, args...)})
+	v.items = append(v.items, pendingItem{kind: k, job: v.name, shards: shards, due: due, what: fmt.Sprintf(format, args...)})
 }
 
 func (v *pendingScan) scan() {
@@ -106,6 +107,14 @@ func (v *pendingScan) addRuns() {
 		}
 		instance, _ := splitIncarnation(incarnation)
 		for _, r := range v.inFlight(v.claims[incarnation]) {
+			for shard := range r.Shards.All() {
+				if v.isDaemonAtRest(shard, r.Epoch) {
+					r.Shards = r.Shards.Minus(shardset.Of(shard))
+				}
+			}
+			if r.Shards.IsZero() {
+				continue
+			}
 			v.add(running, r.Shards, 0, "%s is on record as running on %s", describe(r.Ref), instance)
 		}
 	}
@@ -154,9 +163,22 @@ func (v *pendingScan) addOwners(may bool) {
 	}
 }
 
+// reruns returns the pending re-runs: those of the plan, and those that owners have put on record since.
+func (v *pendingScan) reruns() record.Runs {
+	all := slices.Clone(v.plan.Reruns)
+	for _, incarnation := range slices.Sorted(maps.Keys(v.claims)) {
+		all = append(all, v.claims[incarnation].Reruns.Within(v.plan.Owners[incarnation])...)
+	}
+	return all
+}
+
 func (v *pendingScan) addReruns() {
-	for _, g := range v.plan.Reruns {
+	for _, g := range v.reruns() {
+		from := len(v.items)
 		v.addUnclaimed(g.Shards.Minus(v.plan.Disabled), g.Ref)
+		for i := range v.items[from:] {
+			v.items[from+i].retry = g.IsRetry() && v.epochs[g.Epoch].unbounded
+		}
 	}
 }
 
@@ -180,16 +202,22 @@ func (v *pendingScan) addTriggers() {
 func (v *pendingScan) addUnclaimed(shards shardset.Set, r record.Ref) {
 	for _, part := range v.watermarks.Split(shards) {
 		if !part.Covers(r) {
-			v.add(due, part.Shards, r.Fire, "have not claimed %s", describe(r))
+			v.add(due, part.Shards, max(r.Fire, r.NotBefore), "have not claimed %s", describe(r))
 		}
 	}
 }
 
 // addFires adds due fires of the schedule. Fires behind the re-run of a disabled shard wait with
-// it, so they are at rest.
+// it, so they are at rest. A shard that runs, or waits for a re-run, has no fire that counts from its end.
 func (v *pendingScan) addFires() {
 	var waiting shardset.Set
-	for _, g := range v.plan.Reruns {
+	held := v.runningShards()
+	for _, g := range v.reruns() {
+		for _, part := range v.watermarks.Split(g.Shards) {
+			if !part.Covers(g.Ref) {
+				held = held.Union(part.Shards)
+			}
+		}
 		for _, part := range v.watermarks.Split(g.Shards.Intersect(v.plan.Disabled)) {
 			if g.Trigger == 0 && !part.Covers(g.Ref) {
 				waiting = waiting.Union(part.Shards)
@@ -198,7 +226,11 @@ func (v *pendingScan) addFires() {
 	}
 	for i := range v.plan.Epochs {
 		e := v.epochs[v.plan.Epochs[i].Number]
-		for _, part := range v.watermarks.Split(e.shards.Minus(waiting)) {
+		shards := e.shards.Minus(waiting)
+		if e.countsEnds {
+			shards = shards.Minus(held)
+		}
+		for _, part := range v.watermarks.Split(shards) {
 			after, ok := e.after(part.Watermark)
 			if !ok {
 				continue

@@ -90,6 +90,11 @@ func scheduleText(schedule json.RawMessage) (text string) {
 // IsAlways reports whether a schedule is that of daemons, perhaps with bounds.
 func IsAlways(schedule string) bool { return strings.HasPrefix(schedule+" ", "always ") }
 
+// CountsEnds reports whether the fires of a schedule count from the ends of runs.
+func CountsEnds(schedule string) bool {
+	return IsAlways(schedule) || strings.HasPrefix(schedule, "fixed delay ")
+}
+
 // parseAfterOf returns the jobs that a job follows by the text of its schedule, nil if there are none.
 func parseAfterOf(job, schedule string) (*After, error) {
 	a, err := ParseAfter(schedule)
