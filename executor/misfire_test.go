@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/coordinator"
 )
 
 func TestMisfirePolicy_Text(t *testing.T) {
@@ -307,4 +309,17 @@ func BenchmarkOwes_OneFireOnTime(b *testing.B) {
 	for b.Loop() {
 		decideDue(tt, RunOnce, last, time.Time{}, now)
 	}
+}
+
+func TestProgram_CountsFiresBeyondTheCatchupWindowOnce(t *testing.T) {
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	schedule := Every(time.Hour)
+	times, err := schedule.compile()
+	require.NoError(t, err)
+	p := newProgram(definitionOf(Job{Name: "job", Schedule: schedule, CatchupWindow: time.Minute}), times)
+	now := begin.Add(150 * time.Minute)
+	due := p.Due(begin, time.Time{}, now)
+	assert.Equal(t, coordinator.Due{Skipped: 2, Expired: 2, Through: begin.Add(2 * time.Hour), Wake: begin.Add(3 * time.Hour)}, due, "long before the next fire")
+	again := p.Due(due.Through, time.Time{}, now.Add(time.Second))
+	assert.Equal(t, coordinator.Due{Wake: begin.Add(3 * time.Hour)}, again)
 }

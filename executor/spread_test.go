@@ -119,6 +119,16 @@ func TestPool_Delays(t *testing.T) {
 		assert.Equal(t, 5100*time.Millisecond, time.Since(began))
 		assert.Equal(t, []ended{{1, nil}, {2, nil}, {3, nil}, {4, nil}, {5, nil}}, p.ends)
 	})
+	bubbled("have tasks wait for a worker from their instants on, not from their claims", func(t *testing.T, p *delayed) {
+		claimed := time.Now()
+		p.addDelayed(&task{job: "job", ctx: t.Context(), since: claimed, do: func() {}, end: func(error) {}}, time.Hour)
+		delayed := p.delays.tasks[0]
+		assert.Equal(t, claimed.UTC(), p.delays.waitingByJob()["job"].Since)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		assert.Equal(t, claimed.Add(time.Hour), delayed.since)
+		<-p.idle()
+	})
 	bubbled("end one run, if it may be handed back", func(t *testing.T, p *delayed) {
 		add(t.Context(), p, 1, true)
 		add(t.Context(), p, 2, false)
