@@ -28,6 +28,8 @@ type Client struct {
 	auditing  bool
 
 	deleted deletedKeys
+
+	malformedAt atomic.Int64 // when reportMalformed last logged, in seconds since 1970
 }
 
 var _ registry.Registry = (*Client)(nil)

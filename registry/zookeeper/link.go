@@ -54,6 +54,7 @@ type linkConfig struct {
 	oneSession   bool
 	onWatchEvent func(zk.Event)  // for watch events; must not block
 	onState      func(linkState) // called in order, from one goroutine; may be nil
+	onMalformed  func(address string, err error)
 }
 
 type credential struct {
@@ -142,7 +143,7 @@ func (l *link) dialMember(address string, r *route) (net.Conn, error) {
 	}
 	w := &memberConn{Conn: conn, greetingTimeout: bound, hideZxids: l.config.oneConnection, granted: l.setGranted, failed: func(err error) {
 		r.addError(fmt.Errorf("%s does not answer as a ZooKeeper server does: %w", address, err))
-	}}
+	}, malformed: func(err error) { l.config.onMalformed(address, err) }}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended || l.ctx.Err() != nil {

@@ -60,6 +60,7 @@ func (c *Client) completeLinkConfig(l linkConfig) linkConfig {
 	l.dialTimeout = c.options.DialTimeout
 	l.auth = c.options.credentials()
 	l.logger = libraryLogger{c.options.Logger}
+	l.onMalformed = c.reportMalformed
 	return l
 }
 

@@ -1,8 +1,13 @@
 package zookeeper
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/binary"
+	"errors"
+	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -11,7 +16,8 @@ import (
 
 // memberConn is a network connection to a member, as the client library uses it. It parses the
 // traffic for facts that the library does not expose: the granted session, the zxid of each
-// reply, and the confirmation that the session has ended.
+// reply, and the confirmation that the session has ended. It passes only whole frames that are
+// well formed: the library would allocate what a false length claims, or panic.
 type memberConn struct {
 	net.Conn
 	// greetingTimeout bounds the server's answer to the greeting. Without it, a server that
@@ -20,7 +26,8 @@ type memberConn struct {
 	greetingTimeout time.Duration
 	greeted         atomic.Bool
 	granted         func(zkwire.Grant) // called by the reader before the library sees the greeting
-	failed          func(error)        // called if there is no answer to the greeting
+	failed          func(error)        // called if there is no proper answer to the greeting
+	malformed       func(error)        // called if a later frame is malformed
 	// hideZxids clears the zxids of replies before the library sees them. The library stores
 	// the last one without a lock, and reads it from another goroutine if there are watches
 	// when it connects.
@@ -30,10 +37,12 @@ type memberConn struct {
 	closeXid atomic.Int32 // of the request to end the session; 0 before
 	closed   atomic.Bool  // the server has confirmed that request
 
+	mu      sync.Mutex
+	pending map[int32]zkwire.Op // requests without a reply, by xid
+
 	// Only for the reader:
-	frameLength int                                   // of the current frame
-	frameRead   int                                   // bytes read of the frame, its length included
-	frameHead   [lengthBytes + zkwire.GrantBytes]byte // the first of these bytes
+	in    *bufio.Reader // nil before the first read
+	frame bytes.Buffer  // what the library has not read of the current frame, its length included
 }
 
 func (w *memberConn) SetReadDeadline(t time.Time) error {
@@ -60,8 +69,11 @@ func (w *memberConn) boundDeadline(t time.Time) time.Time {
 // answer only, or if no goroutine reads the answers.
 func (w *memberConn) Write(b []byte) (int, error) {
 	if w.greeted.Load() && len(b) > lengthBytes {
-		if r, ok := zkwire.ParseRequest(b[lengthBytes:]); ok && r.Op == zkwire.Close {
-			w.closeXid.Store(r.Xid)
+		if r, ok := zkwire.ParseRequest(b[lengthBytes:]); ok {
+			w.setPending(r)
+			if r.Op == zkwire.Close {
+				w.closeXid.Store(r.Xid)
+			}
 		}
 	}
 	if _, err := w.Conn.Write(b); err != nil {
@@ -70,13 +82,38 @@ func (w *memberConn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (w *memberConn) Read(b []byte) (int, error) {
-	n, err := w.Conn.Read(b)
-	w.scanFrames(b[:n])
-	if err != nil && !w.greeted.Load() {
-		w.failed(err)
+func (w *memberConn) setPending(r zkwire.Request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.pending == nil {
+		w.pending = make(map[int32]zkwire.Op)
 	}
-	return n, err
+	w.pending[r.Xid] = r.Op
+}
+
+// takePending returns the operation of a request and forgets it.
+func (w *memberConn) takePending(xid int32) (op zkwire.Op, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	op, ok = w.pending[xid]
+	delete(w.pending, xid)
+	return op, ok
+}
+
+func (w *memberConn) Read(b []byte) (int, error) {
+	if w.frame.Len() == 0 {
+		if err := w.readFrame(); err != nil {
+			w.frame.Reset()
+			switch {
+			case !w.greeted.Load():
+				w.failed(err)
+			case errors.Is(err, zkwire.ErrMalformed):
+				w.malformed(err)
+			}
+			return 0, err
+		}
+	}
+	return w.frame.Read(b)
 }
 
 // lengthBytes is the size of the length that precedes each frame.
@@ -88,50 +125,54 @@ const (
 	zxidEnd   = zxidBegin + 8
 )
 
-// scanFrames parses the bytes that were read before the library sees them.
-func (w *memberConn) scanFrames(b []byte) {
-	for len(b) > 0 {
-		want := lengthBytes
-		if w.frameRead >= lengthBytes {
-			want += w.frameLength
-		}
-		n := min(len(b), want-w.frameRead)
-		if w.frameRead < len(w.frameHead) {
-			copy(w.frameHead[w.frameRead:], b[:n])
-		}
-		if w.hideZxids && w.greeted.Load() {
-			clear(b[min(max(zxidBegin-w.frameRead, 0), n):min(max(zxidEnd-w.frameRead, 0), n)])
-		}
-		w.frameRead += n
-		b = b[n:]
-		if w.frameRead == lengthBytes {
-			w.frameLength = int(max(0, int32(binary.BigEndian.Uint32(w.frameHead[:])))) // the library rejects negative lengths
-		}
-		if w.frameRead >= lengthBytes && w.frameRead == lengthBytes+w.frameLength {
-			w.onFrame(w.frameHead[lengthBytes:min(w.frameRead, len(w.frameHead))])
-			w.frameRead, w.frameLength = 0, 0
-		}
+// keptFrame is the size up to which the buffer of a frame is kept for the next one.
+const keptFrame = 64 << 10
+
+// readFrame reads and evaluates a whole frame. The buffer grows as bytes arrive, so that a false
+// length costs nothing.
+func (w *memberConn) readFrame() error {
+	if w.in == nil {
+		w.in = bufio.NewReader(w.Conn)
 	}
+	if w.frame.Cap() > keptFrame {
+		w.frame = bytes.Buffer{}
+	}
+	if _, err := io.CopyN(&w.frame, w.in, lengthBytes); err != nil {
+		return err
+	}
+	n := binary.BigEndian.Uint32(w.frame.Bytes())
+	if err := zkwire.CheckLength(n); err != nil {
+		return err
+	}
+	if _, err := io.CopyN(&w.frame, w.in, int64(n)); err != nil {
+		return err
+	}
+	return w.onFrame(w.frame.Bytes()[lengthBytes:])
 }
 
-// onFrame evaluates the first bytes of a frame that has arrived completely.
-func (w *memberConn) onFrame(b []byte) {
+// onFrame evaluates a frame before the library sees it.
+func (w *memberConn) onFrame(b []byte) error {
 	if !w.greeted.Load() {
-		if g, ok := zkwire.ParseGrant(b); ok {
-			w.granted(g)
+		if err := zkwire.CheckGreeting(b); err != nil {
+			return err
 		}
+		g, _ := zkwire.ParseGrant(b)
+		w.granted(g)
 		w.greeted.Store(true)
-		_ = w.Conn.SetDeadline(time.Time{})
-		return
+		return w.Conn.SetDeadline(time.Time{})
 	}
-	r, ok := zkwire.ParseReply(b)
-	if !ok {
-		return
+	if err := zkwire.CheckReply(b, w.takePending); err != nil {
+		return err
 	}
+	r, _ := zkwire.ParseReply(b)
 	if r.Zxid > w.zxid.Load() {
 		w.zxid.Store(r.Zxid)
 	}
 	if r.Xid != 0 && r.Xid == w.closeXid.Load() && r.Code == 0 {
 		w.closed.Store(true)
 	}
+	if w.hideZxids {
+		clear(b[zxidBegin-lengthBytes : zxidEnd-lengthBytes])
+	}
+	return nil
 }

@@ -37,30 +37,31 @@ func TestMemberConn_ParsesTheTraffic(t *testing.T) {
 	stream = append(stream, frameOf(int32(1), int64(100), int32(0), long)...)
 	stream = append(stream, frameOf(int32(-1), int64(-1), int32(0), long[:50])...)
 	stream = append(stream, frameOf(int32(-2), int64(120), int32(0))...)
-	stream = append(stream, frameOf()...)                                 // ignored
 	stream = append(stream, frameOf(int32(2), int64(90), int32(-101))...) // a lower zxid changes nothing
 	stream = append(stream, frameOf(int32(7), int64(121), int32(0))...)
 	for _, portion := range []int{1, 3, 4, 16, 37, 4096, len(stream)} {
 		var granted []zkwire.Grant
-		here, there := net.Pipe()
-		w := &memberConn{Conn: here, greetingTimeout: time.Second, granted: func(g zkwire.Grant) { granted = append(granted, g) }}
+		w := &memberConn{
+			Conn: &recordedConn{reads: slices.Clone(stream), portion: portion}, greetingTimeout: time.Second,
+			granted: func(g zkwire.Grant) { granted = append(granted, g) },
+		}
 		w.closeXid.Store(7)
-		for rest := stream; len(rest) > 0; {
-			n := min(portion, len(rest))
-			w.scanFrames(rest[:n])
+		passed := make([]byte, len(stream))
+		for rest := passed; len(rest) > 0; {
+			n, err := w.Read(rest[:min(portion, len(rest))])
+			require.NoError(t, err)
 			rest = rest[n:]
-			if len(rest) > 0 {
+			if len(rest) > 16+4 {
 				require.False(t, w.closed.Load())
 			}
 		}
+		require.Equal(t, stream, passed)
 		require.Len(t, granted, 1)
 		require.EqualValues(t, 77, granted[0].Session)
 		require.Equal(t, 4*time.Second, granted[0].Timeout)
 		require.Equal(t, password, granted[0].Password[:])
 		require.EqualValues(t, 121, w.zxid.Load())
 		require.True(t, w.closed.Load(), "the server has confirmed the end")
-		here.Close()
-		there.Close()
 	}
 }
 
@@ -75,20 +76,16 @@ func TestMemberConn_HidesTheZxidsOfRepliesOnly(t *testing.T) {
 	}
 	for _, veiled := range []bool{true, false} {
 		for portion := range len(greeting) + 40 {
-			got := slices.Clone(stream)
-			here, there := net.Pipe()
-			w := &memberConn{Conn: here, hideZxids: veiled, granted: func(zkwire.Grant) {}}
-			for part := range slices.Chunk(got, portion+1) {
-				w.scanFrames(part)
-			}
+			w := &memberConn{Conn: &recordedConn{reads: slices.Clone(stream), portion: portion + 1}, hideZxids: veiled, granted: func(zkwire.Grant) {}}
+			got := make([]byte, len(stream))
+			_, err := io.ReadFull(w, got)
+			require.NoError(t, err)
 			if veiled {
 				require.Equal(t, seen, got)
 			} else {
 				require.Equal(t, stream, got)
 			}
 			require.EqualValues(t, 1<<40+2, w.zxid.Load())
-			here.Close()
-			there.Close()
 		}
 	}
 }
@@ -109,6 +106,7 @@ func TestMemberConn_BoundsTheGreetingOnly(t *testing.T) {
 type recordedConn struct {
 	net.Conn
 	reads             []byte
+	portion           int // of one read at most; 0 means any
 	written           []byte
 	readEnd, writeEnd time.Time
 	broken, wasClosed bool
@@ -117,6 +115,9 @@ type recordedConn struct {
 func (c *recordedConn) Read(b []byte) (int, error) {
 	if len(c.reads) == 0 {
 		return 0, io.EOF
+	}
+	if c.portion > 0 {
+		b = b[:min(len(b), c.portion)]
 	}
 	n := copy(b, c.reads)
 	c.reads = c.reads[n:]

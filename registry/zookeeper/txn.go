@@ -45,11 +45,14 @@ func (c *Client) commitTxn(ctx context.Context, t registry.Txn) (registry.Rev, e
 		}
 		req.sentAfter = max(c.base.lastZxid(), l.lastZxid())
 		done, err := callOnce(ctx, l, func(conn *zk.Conn) ([]zk.MultiResponse, error) { return conn.Multi(req.entries...) })
+		if err == nil && len(done) != len(req.entries) {
+			return registry.Rev{}, backend.Unknown(fmt.Errorf("%d results for %d requests", len(done), len(req.entries)))
+		}
 		if err == nil {
 			return req.recordCommit(done, l), nil
 		}
 		failed := failedEntry(done)
-		if failed < 0 {
+		if failed < 0 || failed >= len(req.entries) {
 			return registry.Rev{}, c.unansweredError(ctx, s, err)
 		}
 		if err := req.resolveRefusal(ctx, failed, done[failed].Error, l); err != nil {
