@@ -36,6 +36,8 @@ var (
 	// ErrForeign: the value at the key was not written by this library, or is damaged.
 	// Lists and watches leave such a key out.
 	ErrForeign = errors.New("foreign value")
+	// ErrReadOnly: the handle was opened for reading only. Nothing was sent.
+	ErrReadOnly = errors.New("opened for reading only")
 	// ErrClosed: the registry, watcher or session was closed by its owner.
 	ErrClosed = errors.New("closed")
 )

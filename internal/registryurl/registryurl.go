@@ -25,6 +25,7 @@ type Options struct {
 	Username, Password string
 	Logger             *slog.Logger
 	CallTimeout        time.Duration // zero: the backend's default
+	ReadOnly           bool          // the registry is only read
 }
 
 // OpenFunc opens the registry at a URL, which begins with a scheme of Schemes.
@@ -55,11 +56,11 @@ func (s Schemes) Open(ctx context.Context, text string, o Options) (registry.Reg
 	}
 	if u.scheme == "etcd" {
 		return asRegistry(etcd.Open(ctx, etcd.Options{
-			Endpoints: u.endpoints, Namespace: u.namespace, TLS: o.TLS, Username: o.Username, Password: o.Password, Logger: o.Logger, CallTimeout: o.CallTimeout,
+			Endpoints: u.endpoints, Namespace: u.namespace, TLS: o.TLS, Username: o.Username, Password: o.Password, Logger: o.Logger, CallTimeout: o.CallTimeout, ReadOnly: o.ReadOnly,
 		}))
 	}
 	return asRegistry(zookeeper.Open(ctx, zookeeper.Options{
-		Endpoints: u.endpoints, Namespace: u.namespace, TLS: o.TLS, Username: o.Username, Password: o.Password, Logger: o.Logger, CallTimeout: o.CallTimeout,
+		Endpoints: u.endpoints, Namespace: u.namespace, TLS: o.TLS, Username: o.Username, Password: o.Password, Logger: o.Logger, CallTimeout: o.CallTimeout, ReadOnly: o.ReadOnly,
 	}))
 }
 

@@ -16,7 +16,7 @@ var ErrHandleClosed = fmt.Errorf("registry %w", registry.ErrClosed)
 var classes = []error{
 	registry.ErrClosed, registry.ErrNotFound, registry.ErrConflict, registry.ErrForeign, registry.ErrInvalidKey,
 	registry.ErrInvalidTxn, registry.ErrNotApplied, registry.ErrPermission, registry.ErrQuota, registry.ErrSessionLost,
-	registry.ErrTooLarge, registry.ErrUnauthenticated, registry.ErrUnavailable, registry.ErrUnknownOutcome,
+	registry.ErrReadOnly, registry.ErrTooLarge, registry.ErrUnauthenticated, registry.ErrUnavailable, registry.ErrUnknownOutcome,
 }
 
 // IsClassified reports whether err wraps one of the registry's errors already.

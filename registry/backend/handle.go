@@ -21,6 +21,10 @@ type Config struct {
 	// Limits are the sizes that the store accepts. Zero means registry.PortableLimits, so that
 	// a transaction that is accepted here is accepted by every backend.
 	Limits registry.Limits
+	// ReadOnly makes each transaction and each new session fail with registry.ErrReadOnly, before
+	// anything is sent. A transaction that only checks conditions is refused too: on some stores it
+	// needs the right to write.
+	ReadOnly bool
 	// Logger receives changes of sessions' states and restarts of watches, at INFO. nil means
 	// slog.Default().
 	Logger *slog.Logger
@@ -124,6 +128,9 @@ func (h *Handle) Txn(ctx context.Context, t registry.Txn, commit func(ctx contex
 	if err := registry.CheckTxn(t, h.config.Limits); err != nil {
 		return registry.Rev{}, err
 	}
+	if err := h.CheckWritable(); err != nil {
+		return registry.Rev{}, fmt.Errorf("commit: %w", err)
+	}
 	ctx, end, err := h.Begin(ctx)
 	if err != nil {
 		return registry.Rev{}, fmt.Errorf("commit: %w", definite(err))
@@ -188,6 +195,14 @@ func (h *Handle) Begin(ctx context.Context) (bounded context.Context, end func()
 		cancel(nil)
 		stop()
 	}, nil
+}
+
+// CheckWritable returns registry.ErrReadOnly if Config.ReadOnly is set. Txn and OpenSession call it.
+func (h *Handle) CheckWritable() error {
+	if h.config.ReadOnly {
+		return registry.ErrReadOnly
+	}
+	return nil
 }
 
 // Context ends when Close is called, with registry.ErrClosed as its cause.
@@ -256,6 +271,9 @@ func (h *Handle) OpenSession(ctx context.Context, o registry.SessionOptions, gra
 	ttl := o.TTL
 	if ttl <= 0 {
 		ttl = registry.DefaultSessionTTL
+	}
+	if err := h.CheckWritable(); err != nil {
+		return nil, fmt.Errorf("open session: %w", err)
 	}
 	var s *Session
 	err := h.Call(ctx, func(ctx context.Context) error {

@@ -426,3 +426,22 @@ func TestNewHandle_Defaults(t *testing.T) {
 	require.Equal(t, DefaultCallTimeout, h.config.CallTimeout)
 	require.NotNil(t, h.config.Logger)
 }
+
+func TestHandle_ReadOnlyRefusesWritesBeforeAnythingIsSent(t *testing.T) {
+	h := NewHandle(Config{ReadOnly: true})
+	defer h.Close(t.Context(), nil)
+	_, err := h.Txn(t.Context(), registry.Txn{If: []registry.Cond{registry.Absent("k")}}, func(context.Context, registry.Txn) (registry.Rev, error) {
+		t.Error("sent")
+		return registry.Rev{}, nil
+	})
+	require.ErrorIs(t, err, registry.ErrReadOnly)
+	require.NotErrorIs(t, err, registry.ErrUnknownOutcome)
+	_, err = h.OpenSession(t.Context(), registry.SessionOptions{}, func(context.Context, time.Duration) (Grant, error) {
+		t.Error("sent")
+		return Grant{}, nil
+	})
+	require.ErrorIs(t, err, registry.ErrReadOnly)
+	require.False(t, registry.Retryable(err))
+	_, err = h.Get(t.Context(), "k", registry.ReadOptions{}, func(context.Context) (registry.Entry, error) { return registry.Entry{}, nil })
+	require.NoError(t, err)
+}

@@ -81,5 +81,8 @@ func (c *Client) compactTo(ctx context.Context, revision int64) error {
 	if err == nil || errors.Is(err, rpctypes.ErrCompacted) { // another client of the cluster compacts as well
 		return nil
 	}
+	if errors.Is(err, registry.ErrPermission) {
+		err = fmt.Errorf("%w (etcd permits it to users with the role root only; unset CompactEvery and use etcd's --auto-compaction-mode)", err)
+	}
 	return fmt.Errorf("compact up to %d: %w", revision, err)
 }

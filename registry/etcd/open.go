@@ -17,7 +17,8 @@ import (
 //   - all problems of o, if there are any;
 //   - registry.ErrUnavailable and one cause per member, if no member with a leader is reachable;
 //   - registry.ErrUnauthenticated, if the credentials are rejected;
-//   - registry.ErrPermission, if the user may not read or write the keys of the namespace;
+//   - registry.ErrPermission, if the user may not read the keys of the namespace or, without
+//     Options.ReadOnly, not write them;
 //   - an error that names the member and its version, if only Options.AnyVersion accepts it.
 func Open(ctx context.Context, o Options) (*Client, error) {
 	o, err := o.complete()
@@ -28,7 +29,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 		namespace: o.Namespace,
 		options:   o,
 		log:       o.Logger,
-		handle:    backend.NewHandle(backend.Config{CallTimeout: o.CallTimeout, Logger: o.Logger}),
+		handle:    backend.NewHandle(backend.Config{CallTimeout: o.CallTimeout, ReadOnly: o.ReadOnly, Logger: o.Logger}),
 		links:     newLinks(),
 		sources:   make(map[*source]struct{}),
 	}
@@ -49,8 +50,10 @@ func (c *Client) finishOpen(ctx context.Context) error {
 	}
 	c.links.setLink(l, nil)
 	c.handle.Go(func() { c.keepConnected(l) })
-	if err := c.handle.Call(ctx, c.checkWrite); err != nil {
-		return err
+	if !c.options.ReadOnly {
+		if err := c.handle.Call(ctx, c.checkWrite); err != nil {
+			return err
+		}
 	}
 	if c.options.CompactEvery > 0 {
 		c.handle.Go(c.compactLoop)

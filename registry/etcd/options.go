@@ -37,7 +37,8 @@ type Options struct {
 	TLS *tls.Config
 
 	// Username and Password authenticate a user of etcd, who needs the permission to read and
-	// write all keys below Namespace. Set both or neither.
+	// write all keys that begin with Namespace and a slash; with ReadOnly, to read them. Set both
+	// or neither.
 	Username, Password string
 
 	// CallTimeout bounds each call, in addition to the call's context. 0 means 5 s.
@@ -54,8 +55,13 @@ type Options struct {
 	// interval old. etcd keeps all history until a client compacts it, through this option,
 	// etcd's own flag --auto-compaction-mode, or another user of the cluster such as
 	// Kubernetes. Compaction affects the whole cluster, all namespaces included. The registry
-	// itself needs no history. 0 disables it.
+	// itself needs no history. 0 disables it. With
+	// authentication, compaction needs a right of its own, see docs/stores.md.
 	CompactEvery time.Duration
+
+	// ReadOnly opens a handle that needs no right to write: Txn and OpenSession fail with
+	// registry.ErrReadOnly. It cannot be combined with CompactEvery.
+	ReadOnly bool
 
 	// AnyVersion lets Open accept server versions with known bugs: those before 3.5.28, and 3.6
 	// before 3.6.9. They end leases that are being renewed, lose deletions on the way to
@@ -104,6 +110,9 @@ func (o Options) complete() (Options, error) {
 	}
 	if o.CompactEvery < 0 {
 		fault("CompactEvery is negative: %v", o.CompactEvery)
+	}
+	if o.ReadOnly && o.CompactEvery > 0 {
+		fault("CompactEvery is set although ReadOnly is")
 	}
 	if o.CallTimeout == 0 {
 		o.CallTimeout = 5 * time.Second

@@ -21,7 +21,7 @@ var fresh = registry.ReadOptions{Fresh: true}
 var namespaces atomic.Int64
 
 // newNamespace returns a namespace that no other test uses.
-func newNamespace() string { return fmt.Sprintf("/test/%d", namespaces.Add(1)) }
+func newNamespace() string { return fmt.Sprintf("/test-%d", namespaces.Add(1)) }
 
 // open opens a handle on the server that the tests share.
 func open(t *testing.T, namespace string, change ...func(*Options)) *Client {

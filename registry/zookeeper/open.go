@@ -17,7 +17,7 @@ import (
 const linkTimeout = 6 * time.Second
 
 // Open connects to a ZooKeeper ensemble and returns a handle once a member has answered and the
-// namespace is readable and writable. It fails at once, with the cause, if no member is
+// namespace is readable and, without Options.ReadOnly, writable. It fails at once, with the cause, if no member is
 // reachable, the credentials are insufficient, or the server is too old. It also ends with ctx
 // and after Options.CallTimeout.
 func Open(ctx context.Context, o Options) (*Client, error) {
@@ -29,7 +29,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 		options:  o,
 		layout:   layout{o.Namespace},
 		members:  newMembers(&o),
-		handle:   backend.NewHandle(backend.Config{CallTimeout: o.CallTimeout, Logger: o.Logger}),
+		handle:   backend.NewHandle(backend.Config{CallTimeout: o.CallTimeout, ReadOnly: o.ReadOnly, Logger: o.Logger}),
 		sessions: make(map[registry.SessionID]*session),
 		feeds:    make(map[registry.Key]*feed),
 	}
@@ -46,7 +46,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 		}
 		return nil, fmt.Errorf("open zookeeper at %s: %w", o.endpoints(), err)
 	}
-	if o.ReapAfter > 0 {
+	if o.ReapAfter > 0 && !o.ReadOnly {
 		c.handle.Go(c.reapLoop)
 		c.handle.Go(c.sweepLoop)
 	}
@@ -87,8 +87,10 @@ func (c *Client) finishOpen(ctx context.Context) error {
 	if err := c.checkServer(ctx); err != nil {
 		return err
 	}
-	if err := c.createLayout(ctx); err != nil {
-		return err
+	if !c.options.ReadOnly {
+		if err := c.createLayout(ctx); err != nil {
+			return err
+		}
 	}
 	if err := c.commitBarrier(ctx); err != nil { // fails without the right to read the root
 		return fmt.Errorf("read %s: %w", c.layout.root, err)
@@ -107,7 +109,7 @@ func (c *Client) createLayout(ctx context.Context) error {
 	return nil
 }
 
-// createPath creates the znode at path and all its ancestors, without values, unless they
+// createPath creates the znode at path, without a value, and those above it that are missing, unless they
 // exist.
 func (c *Client) createPath(ctx context.Context, path string) error {
 	make := func() error {
@@ -121,6 +123,10 @@ func (c *Client) createPath(ctx context.Context, path string) error {
 	}
 	err := make()
 	if errors.Is(err, zk.ErrNoNode) && path != "/" {
+		if path == c.layout.root && !c.options.openToAll() {
+			return fmt.Errorf("%w: the znode %s above the namespace. Create it, with the right to create for all who are to "+
+				"use it: here it would be for this user only", registry.ErrNotFound, parentPath(path))
+		}
 		if err = c.createPath(ctx, parentPath(path)); err == nil {
 			err = make()
 		}

@@ -199,7 +199,7 @@ func TestOptions_HideThePassword(t *testing.T) {
 }
 
 func TestACL_IsSetOnAllZnodes(t *testing.T) {
-	ns := newNamespace() + "/deep/below"
+	ns := newNamespace()
 	want := append(zk.DigestACL(zk.PermAll, "me", "pw"), zk.WorldACL(zk.PermRead)...)
 	c := open(t, ns, func(o *Options) {
 		o.Username, o.Password, o.ACL = "me", "pw", want
@@ -221,9 +221,27 @@ func TestACL_IsSetOnAllZnodes(t *testing.T) {
 			walk(strings.TrimSuffix(path, "/") + "/" + name)
 		}
 	}
-	walk(parentPath(parentPath(ns)))
-	require.GreaterOrEqual(t, seen, 3+4+2+5)
+	walk(ns)
+	require.GreaterOrEqual(t, seen, 1+4+2+5)
 	require.NoError(t, c.Close(t.Context()))
+}
+
+// The first team that starts would shut the parent of all namespaces for the others.
+func TestOpen_CreatesNoAncestorsThatOthersCannotUse(t *testing.T) {
+	teams := newNamespace()
+	o := Options{Endpoints: servertest.ZooKeeper(t).Addrs(), Namespace: teams + "/a", Username: "a", Password: "pw"}
+	_, err := Open(t.Context(), o)
+	require.ErrorIs(t, err, registry.ErrNotFound)
+	require.ErrorContains(t, err, "the znode "+teams+" above the namespace")
+	require.False(t, registry.Retryable(err))
+	raw := connectRaw(t)
+	requireMissing(t, raw, teams)
+	_, err = raw.Create(teams, nil, 0, zk.WorldACL(zk.PermRead|zk.PermCreate))
+	require.NoError(t, err)
+	for _, team := range []string{"a", "b"} {
+		mustCommit(t, open(t, teams+"/"+team, func(o *Options) { o.Username, o.Password = team, "pw" }), registry.Create("k", nil))
+	}
+	mustCommit(t, open(t, newNamespace()+"/deep/below"), registry.Create("k", nil)) // without credentials
 }
 
 func TestTLS(t *testing.T) {

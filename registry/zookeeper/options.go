@@ -28,8 +28,9 @@ type Options struct {
 	InOrder bool
 
 	// Namespace is the znode below which all data is stored: a path of segments as in
-	// registry.Key, with a slash before each. Open creates it if needed. "" means
-	// DefaultNamespace. Registries in different namespaces do not see each other; no namespace
+	// registry.Key, with a slash before each. Open creates it if needed, and the znodes above it
+	// only if everyone has all rights to what it creates: with credentials or an ACL, they must
+	// exist. "" means DefaultNamespace. Registries in different namespaces do not see each other; no namespace
 	// may be below another.
 	Namespace string
 
@@ -60,6 +61,9 @@ type Options struct {
 	// for this, so with many directories or keys the interval becomes longer. 0 means 1 minute;
 	// a negative value disables the audit.
 	AuditEvery time.Duration
+	// ReadOnly opens a handle that needs no right but to read: it creates no znodes, Txn and
+	// OpenSession fail with registry.ErrReadOnly, and a Namespace that does not exist is empty.
+	ReadOnly bool
 	// Logger receives events that no call returns. At INFO: sessions that are suspended or
 	// lost. At WARN: foreign values, events that the server failed to send. At DEBUG: messages
 	// of the client library. While the store answers, nothing is logged at INFO or above. nil
@@ -112,6 +116,9 @@ func (o Options) complete() (Options, error) {
 	}
 	return o, nil
 }
+
+// openToAll reports whether everyone has all rights to what the handle creates.
+func (o *Options) openToAll() bool { return slices.Equal(o.ACL, zk.WorldACL(zk.PermAll)) }
 
 func setDefault[T comparable](v *T, otherwise T) {
 	var zero T

@@ -37,6 +37,9 @@ type session struct {
 // OpenSession implements registry.Registry. In its default configuration, a server grants
 // timeouts between 2 and 20 ticks, which are 4 s and 40 s. A longer TTL is an error.
 func (c *Client) OpenSession(ctx context.Context, o registry.SessionOptions) (registry.Session, error) {
+	if err := c.handle.CheckWritable(); err != nil {
+		return nil, fmt.Errorf("open session: %w", err)
+	}
 	setDefault(&o.TTL, registry.DefaultSessionTTL)
 	s, err := c.openSession(ctx, o.TTL)
 	switch {

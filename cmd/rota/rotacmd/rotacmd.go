@@ -45,6 +45,9 @@ type Connection struct {
 	Username, Password string      // empty: none is configured
 	Logger             *slog.Logger
 	CallTimeout        time.Duration // bound of each call, such as a list of all jobs; zero: the registry's default
+	// ReadOnly: the command only reads. The registry may then do without the right to write, and
+	// refuse writes with registry.ErrReadOnly.
+	ReadOnly bool
 }
 
 // Streams are the standard streams of a command.

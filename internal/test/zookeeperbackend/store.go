@@ -34,7 +34,7 @@ type store struct {
 func newStore(t testing.TB, c Config) *store {
 	s := &store{
 		Config: c, t: t,
-		namespace: fmt.Sprintf("/conformance/%d", namespaces.Add(1)),
+		namespace: fmt.Sprintf("/conformance-%d", namespaces.Add(1)),
 		machines:  make(map[string]*machine),
 		grants:    make(map[int64]zkwire.Grant),
 	}

@@ -51,6 +51,7 @@ func (c *commands) operate(ctx context.Context, f func(ctx context.Context, op *
 	if err := c.s.CheckProtection(); err != nil {
 		return err
 	}
+	c.s.AllowWrites()
 	op, err := c.s.Operator(ctx)
 	if err != nil {
 		return err

@@ -170,6 +170,7 @@ func controlOfPlan(text json.RawMessage) ([]byte, error) {
 
 // store creates the records that do not exist.
 func store(ctx context.Context, s *settings.Settings, entries map[registry.Key][]byte) (view.Done, error) {
+	s.AllowWrites()
 	reg, err := s.Connect(ctx)
 	if err != nil {
 		return view.Done{}, err

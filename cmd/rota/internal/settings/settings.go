@@ -53,6 +53,7 @@ type Settings struct {
 	file     File
 	inUse    ContextEntry // of the file; zero if no context is in use
 	reg      registry.Registry
+	writes   bool
 }
 
 // The values of --output and --time.
@@ -226,7 +227,17 @@ func (s *Settings) usesContextRegistry() bool {
 	return s.inUse.Registry != "" && s.Registry == s.inUse.Registry
 }
 
-// Connect opens the registry on the first call, and returns it. Close closes it.
+// AllowWrites makes Connect open a registry that can be written to, which needs the right to write. A command that
+// only looks does not call it.
+func (s *Settings) AllowWrites() {
+	if !s.writes {
+		s.Close() // what was opened for reading
+		s.writes = true
+	}
+}
+
+// Connect opens the registry on the first call, and returns it: for reading only, unless AllowWrites was called
+// before. Close closes it.
 func (s *Settings) Connect(ctx context.Context) (registry.Registry, error) {
 	if s.reg != nil {
 		return s.reg, nil
@@ -237,7 +248,7 @@ func (s *Settings) Connect(ctx context.Context) (registry.Registry, error) {
 	if err := s.checkAddress(); err != nil {
 		return nil, &exit.Error{Code: exit.Usage, Err: err}
 	}
-	o := registryurl.Options{Logger: slog.New(slog.DiscardHandler), CallTimeout: s.callTimeout()}
+	o := registryurl.Options{Logger: slog.New(slog.DiscardHandler), CallTimeout: s.callTimeout(), ReadOnly: !s.writes}
 	if err := s.addCredentials(&o); err != nil {
 		return nil, &exit.Error{Code: exit.Usage, Err: err}
 	}
