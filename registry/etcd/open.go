@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/rota-dev/rota/internal/cleartext"
 	"github.com/rota-dev/rota/registry/backend"
 )
 
@@ -32,6 +34,11 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 		handle:    backend.NewHandle(backend.Config{CallTimeout: o.CallTimeout, ReadOnly: o.ReadOnly, Logger: o.Logger}),
 		links:     newLinks(),
 		sources:   make(map[*source]struct{}),
+	}
+	if o.Username != "" && o.TLS == nil {
+		cleartext.WarnPassword(o.Logger, slices.DeleteFunc(slices.Clone(o.Endpoints), func(e string) bool {
+			return slices.Contains([]string{"https", "unixs"}, scheme(e))
+		}))
 	}
 	if err := c.finishOpen(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("open etcd at %s: %w", o.endpoints(), err), c.Close(ctx))

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -302,6 +303,20 @@ func TestOpen_Credentials(t *testing.T) {
 		require.Contains(t, log.String(), "etcd at ")
 		require.NotContains(t, log.String(), password)
 	})
+}
+
+func TestOpen_WarnsOfPasswordsInClearText(t *testing.T) {
+	refuse := grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return nil, net.ErrClosed })
+	warns := func(o etcd.Options) bool {
+		log := &logBuffer{}
+		o.Logger, o.DialOptions = slogTo(log), []grpc.DialOption{refuse}
+		requireOpenError(t, o, longWait)
+		return strings.Contains(log.String(), "the password of the store is sent without TLS")
+	}
+	require.True(t, warns(etcd.Options{Endpoints: []string{"127.0.0.1:1", "etcd-1:1"}, Username: "u", Password: "p"}))
+	require.False(t, warns(etcd.Options{Endpoints: []string{"127.0.0.1:1"}, Username: "u", Password: "p"}))
+	require.False(t, warns(etcd.Options{Endpoints: []string{"https://etcd-1:1"}, Username: "u", Password: "p"}))
+	require.False(t, warns(etcd.Options{Endpoints: []string{"etcd-1:1"}}))
 }
 
 func TestOpen_TLS(t *testing.T) {

@@ -47,7 +47,7 @@
 //
 // The package needs ZooKeeper 3.5 or newer, with a request limit no lower than the default
 // (1 MiB). The credentials must allow reading, writing, creating and deleting below the
-// namespace.
+// namespace; with Options.ReadOnly, reading.
 package zookeeper
 
 // A file that registry/etcd also has does the same work there; registry/memory, which connects

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -142,6 +144,9 @@ func (l *link) dialMember(address string, r *route) (net.Conn, error) {
 		return nil, err
 	}
 	w := &memberConn{Conn: conn, greetingTimeout: bound, hideZxids: l.config.oneConnection, granted: l.setGranted, failed: func(err error) {
+		if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+			err = fmt.Errorf("%w; or it refuses more connections of this host (maxClientCnxns, by default 60; a handle has up to 3)", err)
+		}
 		r.addError(fmt.Errorf("%s does not answer as a ZooKeeper server does: %w", address, err))
 	}, malformed: func(err error) { l.config.onMalformed(address, err) }}
 	l.mu.Lock()

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/rota-dev/rota/internal/cleartext"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/backend"
 )
@@ -32,6 +34,9 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 		handle:   backend.NewHandle(backend.Config{CallTimeout: o.CallTimeout, ReadOnly: o.ReadOnly, Logger: o.Logger}),
 		sessions: make(map[registry.SessionID]*session),
 		feeds:    make(map[registry.Key]*feed),
+	}
+	if o.Username != "" && o.TLS == nil {
+		cleartext.WarnPassword(o.Logger, o.Endpoints)
 	}
 	c.base = newLink(c.completeLinkConfig(linkConfig{timeout: linkTimeout, onState: c.preferBaseMember}))
 	if err := c.base.start(); err != nil {
@@ -96,7 +101,36 @@ func (c *Client) finishOpen(ctx context.Context) error {
 		return fmt.Errorf("read %s: %w", c.layout.root, err)
 	}
 	c.noteSeen(c.base.lastZxid())
+	c.warnOpenRoot(ctx)
 	return c.readReapedCount(ctx)
+}
+
+// warnOpenRoot logs that everyone has rights to the namespace which the handle would not grant: znodes keep the ACL that
+// they were created with, so credentials that are added later do not protect them. A user who may not read the ACL gets
+// no warning.
+func (c *Client) warnOpenRoot(ctx context.Context) {
+	if c.options.Username == "" || c.options.ReadOnly {
+		return
+	}
+	found, err := callWithRetry(ctx, c.base, func(conn *zk.Conn) ([]zk.ACL, error) {
+		acl, _, err := conn.GetACL(c.layout.root)
+		return acl, err
+	})
+	if err != nil || worldRights(found)&^worldRights(c.options.ACL) == 0 {
+		return
+	}
+	c.options.Logger.LogAttrs(ctx, slog.LevelWarn, "everyone has rights to the namespace: its znodes were created without credentials",
+		slog.String("znode", c.layout.root))
+}
+
+// worldRights returns the rights of everyone.
+func worldRights(acl []zk.ACL) (rights int32) {
+	for _, a := range acl {
+		if a.Scheme == "world" {
+			rights |= a.Perms
+		}
+	}
+	return rights
 }
 
 // createLayout creates the znodes that are not keys.

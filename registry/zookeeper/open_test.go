@@ -244,6 +244,42 @@ func TestOpen_CreatesNoAncestorsThatOthersCannotUse(t *testing.T) {
 	mustCommit(t, open(t, newNamespace()+"/deep/below"), registry.Create("k", nil)) // without credentials
 }
 
+func TestOpen_WarnsOfAnOpenNamespaceAndOfPasswordsInClearText(t *testing.T) {
+	ns := newNamespace()
+	mustCommit(t, open(t, ns), registry.Create("k", nil))
+	var log bytes.Buffer
+	with := func(user, host string) func(o *Options) {
+		return func(o *Options) {
+			log.Reset()
+			o.Username, o.Password = user, strings.Repeat("s3cret", len(user))
+			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			o.LookupHost = func(context.Context, string) ([]string, error) { return []string{"127.0.0.1"}, nil }
+			if host != "" {
+				_, port, _ := net.SplitHostPort(o.Endpoints[0])
+				o.Endpoints = []string{net.JoinHostPort(host, port)}
+			}
+		}
+	}
+	const openToAll, inClear = "everyone has rights to the namespace", "sent without TLS"
+	open(t, ns, with("", "zk.example"))
+	require.Empty(t, log.String(), "nothing is to be protected")
+	open(t, ns, with("me", ""))
+	require.Contains(t, log.String(), openToAll)
+	require.NotContains(t, log.String(), inClear, "the server is on this host")
+	open(t, newNamespace(), with("me", ""))
+	require.Empty(t, log.String())
+	open(t, newNamespace(), with("me", "zk.example"))
+	require.Contains(t, log.String(), inClear)
+	require.NotContains(t, log.String(), "s3cret")
+	open(t, ns, with("me", ""), func(o *Options) { o.ACL = zk.WorldACL(zk.PermAll) })
+	require.Empty(t, log.String(), "the rights are as wanted")
+}
+
+func TestOpen_NamesTheBoundOfConnections(t *testing.T) {
+	_, err := Open(t.Context(), Options{Endpoints: []string{listen(t, func(net.Conn) {})}})
+	require.ErrorContains(t, err, "maxClientCnxns")
+}
+
 func TestTLS(t *testing.T) {
 	cluster := servertest.StartZooKeeper(t, testserver.ZooKeeperOptions{TLS: testserver.MutualTLS})
 	var c *Client

@@ -231,7 +231,7 @@ func (s *Settings) usesContextRegistry() bool {
 // only looks does not call it.
 func (s *Settings) AllowWrites() {
 	if !s.writes {
-		s.Close() // what was opened for reading
+		s.Close() // a registry that was opened for reading
 		s.writes = true
 	}
 }
