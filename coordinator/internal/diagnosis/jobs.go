@@ -98,9 +98,13 @@ func (d *diagnosis) findLateFire(segment string, p *record.Plan) record.Instant 
 		}
 	}
 	done := planning.JobProgress{Watermarks: p.Watermarks}
+	var handedBack []due.Pending
 	for _, inc := range slices.Sorted(maps.Keys(d.claims[segment])) {
-		done.AddClaims(p.Owners[inc], d.claims[segment][inc])
+		claims := d.claims[segment][inc]
+		done.AddClaims(p.Owners[inc], claims)
+		handedBack = append(handedBack, due.HandedBack(&claims, p.Owners[inc]))
 	}
-	idle := shardset.Range(0, p.Shards()).Minus(done.Running.Shards())
-	return due.OldestUnclaimed(p, programs, done.Watermarks, slices.Concat(p.Reruns, done.HandedBack), idle, d.Now)
+	running := done.Running.Shards()
+	progress := due.Progress{Watermarks: done.Watermarks, Running: running, Pending: due.PendingOf(p, handedBack...)}
+	return due.OldestUnclaimed(p, programs, progress, shardset.Range(0, p.Shards()).Minus(running), d.Now)
 }
