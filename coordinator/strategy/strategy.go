@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime/debug"
 	"slices"
+
+	"github.com/rota-dev/rota/internal/contain"
 )
 
 // A Func is a strategy: it assigns an owner to every shard of a job.
@@ -20,7 +21,7 @@ import (
 // stayed. If a call takes longer than a session's TTL and than 10 s, the leader resigns and another
 // instance leads.
 //
-// A Func fails if it returns an error, panics, or leaves a shard without an owner or with one that is
+// A Func fails if it returns an error, panics, calls runtime.Goexit, or leaves a shard without an owner or with one that is
 // not a candidate. While it fails, each shard stays with its owner and the status of the job reports
 // the error. Only shards without a valid owner are assigned, to the candidates with the fewest:
 // new shards, and those whose owner has expired, drains, is disabled or blocked, has withdrawn the
@@ -29,8 +30,7 @@ type Func func(Input) (Assignment, error)
 
 // An Input describes one job and the members that may own its shards.
 //
-// A Func must not modify or retain an Input, except for Owners: that slice is a copy, which the Func
-// may modify and return as its Assignment.
+// A Func gets a copy of its own, which it may modify: it may return Owners as its Assignment.
 type Input struct {
 	// Job is the name of the job.
 	Job string
@@ -104,30 +104,32 @@ func Known(custom map[string]Func) (map[string]Func, error) {
 // A PanicError is the error of a strategy that panicked. Its text omits the stack, which names
 // goroutines and addresses: the text is published in the plan, and must be the same for each call.
 type PanicError struct {
-	value any
+	text string
 
 	// Stack is the stack of the goroutine that panicked, as debug.Stack returns it.
 	Stack []byte
 }
 
 // Error returns the value of the panic.
-func (p *PanicError) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+func (p *PanicError) Error() string { return p.text }
 
 // Run calls s as a leader does, and checks the result: every shard has an owner, and each owner is a
-// candidate. s gets a copy of in.Owners. If s panics, the error of Run wraps a [*PanicError]. Run is
-// useful to test a strategy.
-func Run(s Func, in Input) (a Assignment, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			a, err = nil, fmt.Errorf("run strategy of job %q: %w", in.Job, &PanicError{v, debug.Stack()})
-		}
-	}()
+// candidate. s gets a copy of in, in a goroutine of its own. If s panics, or a method of its error does, the
+// error of Run wraps a [*PanicError]. Run is useful to test a strategy.
+func Run(s Func, in Input) (Assignment, error) {
 	if err := checkInput(in); err != nil {
 		return nil, fmt.Errorf("run strategy of job %q: %w", in.Job, err)
 	}
-	// s may modify this slice or return it, and the caller goes on using its own.
-	in.Owners = slices.Clone(in.Owners)
-	a, err = s(in)
+	var a Assignment
+	given := in.clone() // the result is compared with what the leader knows, not with what s has made of it
+	err := contain.CallApart("strategy", func() (err error) {
+		a, err = s(given)
+		return err
+	})
+	var panicked *contain.PanicError
+	if errors.As(err, &panicked) {
+		err = &PanicError{"panic: " + contain.TextOf(panicked.Value), panicked.Stack}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("run strategy of job %q: %w", in.Job, err)
 	}
@@ -135,6 +137,16 @@ func Run(s Func, in Input) (a Assignment, err error) {
 		return nil, fmt.Errorf("refuse assignment of job %q: %w", in.Job, err)
 	}
 	return a, nil
+}
+
+// clone returns a copy of in that shares nothing with it.
+func (in Input) clone() Input {
+	in.Members = slices.Clone(in.Members)
+	for i := range in.Members {
+		in.Members[i].Labels = maps.Clone(in.Members[i].Labels)
+	}
+	in.Owners, in.Load = slices.Clone(in.Owners), maps.Clone(in.Load)
+	return in
 }
 
 // checkInput checks what Input promises, so that no strategy has to handle a job without shards or

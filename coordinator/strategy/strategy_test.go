@@ -5,12 +5,34 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
+
+// A strategy may keep, sort or overwrite what it is given: the result is compared with the caller's own Input.
+func TestRun_ComparesWithAnInputThatTheStrategyCannotChange(t *testing.T) {
+	in := inputOf("pay", 2, "a", "b")
+	in.Load = map[string]int{"id-00": 1}
+	in.Members[0].Labels = map[string]string{"zone": "a"}
+	_, err := Run(func(in Input) (Assignment, error) {
+		in.Members[0].ID, in.Members[1].ID = "yyy", "zzz"
+		in.Members[0].Labels["zone"], in.Load["id-00"], in.Owners[0] = "b", 7, "zzz"
+		return Assignment{"zzz", "zzz"}, nil
+	}, in)
+	assert.ErrorContains(t, err, `shard 0 is assigned to "zzz", which is not a candidate`)
+	assert.Equal(t, map[string]int{"id-00": 1}, in.Load)
+	assert.Equal(t, map[string]string{"zone": "a"}, in.Members[0].Labels)
+	assert.Equal(t, []string{"", ""}, in.Owners)
+}
+
+func TestRun_GoexitIsAnError(t *testing.T) {
+	_, err := Run(func(Input) (Assignment, error) { runtime.Goexit(); return nil, nil }, inputOf("pay", 2, "a"))
+	assert.ErrorContains(t, err, `run strategy of job "pay": function called runtime.Goexit`)
+}
 
 func TestKnownStrategies(t *testing.T) {
 	builtIn := []string{"average", "odevity", "rotate", "single", "sticky"}

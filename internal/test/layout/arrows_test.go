@@ -23,11 +23,11 @@ var reach = []struct {
 	{"conformance/...", []string{"registry", "conformance/...", "github.com/stretchr/testify/...", "github.com/anishathalye/porcupine"}},
 	{"coordinator/internal/membertest", []string{"registry/...", "coordinator/...", "internal/record", "internal/shardset", "github.com/stretchr/testify/..."}},
 	{"coordinator/internal/coordtest", []string{"coordinator/internal/due", "internal/record", "internal/shardset", "github.com/stretchr/testify/..."}},
-	{"coordinator/...", []string{"registry", "coordinator/...", "internal/parallel", "internal/record", "internal/shardset"}},
-	{"executor/...", []string{"registry", "coordinator/...", "executor/...", "internal/record", "internal/shardset", "github.com/robfig/cron/v3"}},
+	{"coordinator/...", []string{"registry", "coordinator/...", "internal/contain", "internal/parallel", "internal/record", "internal/shardset"}},
+	{"executor/...", []string{"registry", "coordinator/...", "executor/...", "internal/contain", "internal/record", "internal/shardset", "github.com/robfig/cron/v3"}},
 	{"history/sqltest", nil},
-	{"handler", []string{"executor", "registry", "github.com/robfig/cron/v3"}},
-	{"history", []string{"executor"}},
+	{"handler", []string{"executor", "registry", "internal/contain", "github.com/robfig/cron/v3"}},
+	{"history", []string{"executor", "internal/contain"}},
 	{"rotatest", []string{"registry", "registry/memory", "coordinator", "executor", "internal/onecpu", "internal/record", "internal/shardset"}},
 
 	{"cmd/rota/internal/importing", []string{
