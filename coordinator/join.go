@@ -14,6 +14,7 @@ import (
 	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/coordinator/internal/member"
 	"github.com/rota-dev/rota/coordinator/strategy"
+	"github.com/rota-dev/rota/internal/contain"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -57,7 +58,8 @@ type Config struct {
 	//   - the context of Join ends (its cause).
 	//
 	// If Own returns while the shard is still assigned to this process, it is called again
-	// after 100 ms; if the shard is disabled, after it is enabled. An error is logged.
+	// after 100 ms; if the shard is disabled, after it is enabled. An error is logged, and so is a panic, with
+	// its stack.
 	Own func(ctx context.Context, s Owned) error
 	// Logger receives the log lines that docs/operating/messages.md lists. Nil means slog.Default().
 	Logger *slog.Logger
@@ -119,10 +121,7 @@ func Join(ctx context.Context, reg registry.Registry, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("join: %w", err)
 	}
-	o := &ownWork{own: cfg.Own, reg: reg, log: cfg.Logger, calls: map[int]context.CancelCauseFunc{}}
-	if o.log == nil {
-		o.log = slog.Default()
-	}
+	o := &ownWork{own: cfg.Own, reg: reg, log: contain.Logger(cfg.Logger), calls: map[int]context.CancelCauseFunc{}}
 	m, err := member.New(reg, member.Options{
 		Namespace: cfg.Namespace, Group: cfg.Group, Instance: cfg.Instance, SessionTTL: cfg.SessionTTL,
 		Host: cfg.Host, Labels: cfg.Labels, Weight: cfg.Weight, Strategies: cfg.Strategies, Logger: cfg.Logger, Work: o, NoClocks: true,
@@ -206,10 +205,18 @@ func (o *ownWork) Start(ctx context.Context, r claimer.Run, done func(error)) {
 			t.Close() // before another instance may own the shard
 			done(err)
 		}()
-		err = o.own(ctx, Owned{r.Shard, r.Shards, r.Fence, t})
-		if err != nil && ctx.Err() == nil {
-			o.log.Error("a shard was given up", "shard", r.Shard, "error", err, "next", "Own is called again while the shard is assigned to this instance")
+		err = contain.Call("Own", func() error { return o.own(ctx, Owned{r.Shard, r.Shards, r.Fence, t}) })
+		if err == nil {
+			return
 		}
+		attrs := []any{"shard", r.Shard, "error", err, "next", "Own is called again while the shard is assigned to this instance"}
+		var panicked *contain.PanicError
+		if errors.As(err, &panicked) {
+			attrs = append(attrs, "stack", string(panicked.Stack))
+		} else if ctx.Err() != nil {
+			return // the error of an end that was asked for
+		}
+		o.log.Error("a shard was given up", attrs...)
 	})
 }
 

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"time"
+
+	"github.com/rota-dev/rota/internal/contain"
 )
 
 // writer is the state of the loop of a Recorder.
@@ -113,7 +115,7 @@ func (w *writer) write(ctx context.Context, records []record) error {
 			b.Runs = append(b.Runs, *rec.run)
 		}
 	}
-	return w.sink.Write(ctx, b)
+	return contain.CallApart("Sink.Write", func() error { return w.sink.Write(ctx, b) })
 }
 
 // setAside moves the first record, whose write alone failed, behind the others, or drops it if the sink has refused it
@@ -175,7 +177,11 @@ func (w *writer) trimIfDue(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	more, err := t.Trim(ctx, now)
+	more := false
+	err := contain.CallApart("Sink.Trim", func() (err error) {
+		more, err = t.Trim(ctx, now)
+		return err
+	})
 	if err != nil {
 		w.log.Warn("history not trimmed", slog.Any("error", err))
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/internal/contain"
 )
 
 // Observer returns the callbacks by which the Recorder records the runs of an executor: set it as
@@ -16,10 +17,10 @@ func (r *Recorder) Observer() executor.Observer {
 	return executor.Observer{
 		RunEnded: func(e executor.RunEnded) {
 			run := newRun(e)
+			defer func() { r.Add(run) }() // also if Annotate panics, which the executor logs
 			if r.o.Annotate != nil {
 				r.o.Annotate(e, &run)
 			}
-			r.Add(run)
 		},
 		RunCrashed:   func(e executor.RunCrashed) { r.Add(newCrashedRun(e)) },
 		FiresSkipped: func(e executor.FiresSkipped) { r.AddSkipped(newSkippedFire(e, r.o.Instance)) },
@@ -28,7 +29,7 @@ func (r *Recorder) Observer() executor.Observer {
 }
 
 // newRun returns the record of a run. The exit code and output are those of an error with methods for them, such as
-// *exec.ExitError.
+// *exec.ExitError. A method that panics adds nothing.
 func newRun(e executor.RunEnded) Run {
 	run := runOfInfo(e.Run)
 	run.Reason, run.Fence, run.Shards = e.Run.Reason.String(), e.Run.Fence, e.Run.Shards
@@ -39,14 +40,17 @@ func newRun(e executor.RunEnded) Run {
 	run.Error = e.Err.Error()
 	var exit interface{ ExitCode() int }
 	if errors.As(e.Err, &exit) {
-		code := exit.ExitCode()
-		run.ExitCode = &code
+		_ = contain.Call("ExitCode", func() error {
+			code := exit.ExitCode()
+			run.ExitCode = &code
+			return nil
+		})
 	}
 	var output interface{ OutputTail() string }
 	var panicked *executor.PanicError
 	switch {
 	case errors.As(e.Err, &output):
-		run.Output = output.OutputTail()
+		_ = contain.Call("OutputTail", func() error { run.Output = output.OutputTail(); return nil })
 	case errors.As(e.Err, &panicked):
 		run.Output = cleanHead(string(panicked.Stack), MaxOutput)
 	}

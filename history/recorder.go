@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/internal/contain"
 )
 
 // ErrNotWritten is returned by Recorder.Shutdown if records are lost because the sink did not store them in time.
@@ -28,7 +29,8 @@ type Options struct {
 	// most 6 KiB.
 	Queue int
 	// Annotate completes the record of a run that Observer observes, such as with its TraceID. Nil means that the record
-	// is complete. It is called by the goroutine of the callbacks, and delays no run.
+	// is complete. It is called by the goroutine of the callbacks, and delays no run. If it panics, the record is kept
+	// as it is then.
 	Annotate func(e executor.RunEnded, r *Run)
 	// Logger receives failures of the sink and counts of dropped records. Nil means slog.Default().
 	Logger *slog.Logger
@@ -102,7 +104,11 @@ type Recorder struct {
 	late    int64 // runs added after Shutdown
 }
 
-// New returns a Recorder that writes to sink until Shutdown.
+// errNoSink is the error of each write to a Sink that is nil.
+var errNoSink = errors.New("the Sink passed to history.New is nil")
+
+// New returns a Recorder that writes to sink until Shutdown. A panic of sink counts as an error: the records are
+// written again. If sink is nil, each write fails, which is logged.
 func New(sink Sink, o Options) *Recorder {
 	if o.Group == "" {
 		o.Group = "default"
@@ -110,12 +116,12 @@ func New(sink Sink, o Options) *Recorder {
 	if o.Queue <= 0 {
 		o.Queue = defaultQueue
 	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
+	if sink == nil {
+		sink = SinkFunc(func(context.Context, Batch) error { return errNoSink })
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	r := &Recorder{
-		sink: sink, o: o, log: o.Logger.With("component", "history"), wake: make(chan struct{}, 1), stop: stop, closed: make(chan struct{}),
+		sink: sink, o: o, log: contain.Logger(o.Logger).With("component", "history"), wake: make(chan struct{}, 1), stop: stop, closed: make(chan struct{}),
 		// Two recorders of one instance, such as those before and after a restart, must not use one part.
 		pending: newPending(o.Queue, o.Keep, batchWait, rand.Uint64()>>2),
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/rota-dev/rota/coordinator/internal/claimer"
 	"github.com/rota-dev/rota/coordinator/internal/event"
 	"github.com/rota-dev/rota/coordinator/strategy"
+	"github.com/rota-dev/rota/internal/contain"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -75,14 +76,9 @@ func New(reg registry.Registry, o Options) (*Member, error) {
 	if o.Instance == "" {
 		o.Instance = generateName()
 	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Logger, o.Clock = contain.Logger(o.Logger), contain.Clock(o.Clock)
 	if o.MaxClockSkew == 0 {
 		o.MaxClockSkew = 5 * time.Second
-	}
-	if o.Clock == nil {
-		o.Clock = time.Now
 	}
 	keys, err := record.NewKeys(o.Namespace, o.Group)
 	if err != nil {
