@@ -98,7 +98,8 @@ type Job struct {
 // an error or panics counts as failed, or is made again as Job.Retry says. An error after
 // ErrDraining hands the run back instead, and another instance makes it again (see
 // Executor.Shutdown). A handler may be called for several shards at the same time. The Run is
-// the handler's to keep and change.
+// the handler's to keep and change: it is a copy, on which nothing that rota decides or records depends. A handler
+// must not wait for Executor.Shutdown, which waits for it.
 type Handler interface {
 	Handle(ctx context.Context, r *Run) error
 }

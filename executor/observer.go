@@ -82,8 +82,9 @@ type RunEnded struct {
 	Started time.Time
 	Ended   time.Time
 	Outcome Outcome
-	// Err is the error that the handler returned, a *PanicError if it panicked, or why it was
-	// not called.
+	// Err is why the handler was not called, or has the text of the error that it returned, as it was then.
+	// errors.Is and errors.As find in Err what they find in that error, and a *PanicError if the handler panicked.
+	// It is not equal (==) to the error of the handler, and errors.Unwrap returns nil.
 	Err error
 }
 

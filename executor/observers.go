@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/rota-dev/rota/internal/contain"
 )
 
 const (
@@ -165,7 +167,7 @@ func (q *observers) call(d delivery, o *Observer) {
 		n, log := q.panics.next(time.Now())
 		q.mu.Unlock()
 		if log {
-			q.log.Error("callback of an observer panicked", "panics", n, "last", v, "stack", string(stack))
+			q.log.Error("callback of an observer panicked", "panics", n, "last", contain.TextOf(v), "stack", string(stack))
 		}
 	}()
 	d(o)

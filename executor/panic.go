@@ -4,16 +4,32 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime/debug"
+
+	"github.com/rota-dev/rota/internal/contain"
 )
 
-// PanicError is the error of a run whose handler panicked.
+// PanicError is the error of a run whose handler panicked, or returned an error of which a method panics:
+// Error, Unwrap, Is or As. The classic one is a nil pointer to an error type, returned as an error.
 type PanicError struct {
 	Value any    // the argument of panic
 	Stack []byte // the stack of the handler's goroutine at the panic
+
+	returned error // the error of which a method panicked; nil if the handler panicked
 }
 
-func (e *PanicError) Error() string { return fmt.Sprintf("handler panicked: %v", e.Value) }
+// Error returns the text of Value, and the type of the error that the handler returned, if that panicked.
+func (e *PanicError) Error() string {
+	if e.returned == nil {
+		return "handler panicked: " + contain.TextOf(e.Value)
+	}
+	what := "an error"
+	if v := reflect.ValueOf(e.returned); v.Kind() == reflect.Pointer && v.IsNil() {
+		what = "a nil pointer as an error"
+	}
+	return fmt.Sprintf("handler returned %s of type %T, which panics: %s", what, e.returned, contain.TextOf(e.Value))
+}
 
 // Unwrap returns Value if it is an error.
 func (e *PanicError) Unwrap() error {
@@ -24,14 +40,17 @@ func (e *PanicError) Unwrap() error {
 // errGoexit is the error of a run whose handler ended its goroutine instead of returning.
 var errGoexit = errors.New("handler called runtime.Goexit, as t.FailNow does")
 
-// callHandler returns the result of h, or a *PanicError. If h calls Goexit, call does not return.
+// callHandler returns the result of h, or a *PanicError, as an error whose methods do not panic: the loops of
+// this process call them later, where nothing recovers. If h calls Goexit, callHandler does not return.
 func callHandler(ctx context.Context, h Handler, r *Run) (err error) {
+	var returned error
 	defer func() {
 		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
+			err = contain.Guard(&PanicError{v, debug.Stack(), returned})
 		}
 	}()
-	return h.Handle(ctx, r)
+	returned = h.Handle(ctx, r)
+	return contain.Settle(returned)
 }
 
 // reportResult calls done with the result of do, or with errGoexit if do does not return.

@@ -23,7 +23,10 @@ func TestCall_ReturnsWhatTheHandlerReturns(t *testing.T) {
 			assert.Same(t, r, got)
 			return want
 		}), r)
-		assert.Equal(t, want, got)
+		assert.ErrorIs(t, got, want)
+		if want != nil {
+			assert.EqualError(t, got, want.Error())
+		}
 	}
 }
 
@@ -64,7 +67,8 @@ func TestCall_APanicIsAnError(t *testing.T) {
 			defer func() { err = recover().(error) }()
 			panic(io.EOF)
 		}), &Run{})
-		assert.Equal(t, io.EOF, err)
+		assert.ErrorIs(t, err, io.EOF)
+		assert.EqualError(t, err, "EOF")
 	})
 }
 

@@ -158,7 +158,8 @@ func (e *Executor) callHandlerFor(ctx context.Context, c *coordinator.Run, signa
 		e.runs.logEnd(r, time.Since(began), how, err)
 		e.observeEnded(ctx, r, began, how, err)
 	}()
-	err = p.yieldError(ctx, signal, handBackError(ctx, callHandler(ctx, job.Handler, r)))
+	handed := *r // the handler may change its Run; what is decided, logged and observed rests on r
+	err = p.yieldError(ctx, signal, handBackError(ctx, callHandler(ctx, job.Handler, &handed)))
 	return p.retryError(ctx, r, time.Since(began), err)
 }
 
