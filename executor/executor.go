@@ -13,6 +13,7 @@ import (
 
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/coordinator/strategy"
+	"github.com/rota-dev/rota/internal/contain"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -66,8 +67,8 @@ type Options struct {
 	// may have the same. Empty means the system's host name. In a container that is the
 	// container's name, so set Host to the node's name there.
 	Host string
-	// Clock returns the time of day for this instance. It is for tests of skewed clocks. Nil
-	// means time.Now.
+	// Clock returns the time of day for this instance. It is for tests of skewed clocks. It must not
+	// block. Where it panics, time.Now is used. Nil means time.Now.
 	Clock func() time.Time
 	// Labels describe this instance to Job.RunOn and to strategies. They cannot change while
 	// the process runs. There may be 64. Keys have 1 to 100 bytes and values up to 200, of
@@ -85,7 +86,8 @@ type Options struct {
 	// first entry is the outermost. Nil means none.
 	Middleware []Middleware
 	// Logger receives the log lines that docs/operating/messages.md lists. Each event is one line, for
-	// any number of jobs. Nil means slog.Default().
+	// any number of jobs. Its handler must return soon: rota's loops wait for it. If it panics, the line is
+	// dropped. Nil means slog.Default().
 	Logger *slog.Logger
 	// Observer receives the events of this executor. The zero value observes nothing. See also
 	// Executor.Observe.
@@ -117,9 +119,10 @@ type Executor struct {
 	jobs      map[string]*Job // by name, withdrawn ones included
 	withdrawn map[string]bool // by name of the job
 	state     state
+	shutdown  *shutdown          // nil: Shutdown has not been called since Start
 	joined    bool               // Start has returned nil
 	stop      context.CancelFunc // ends the member at once
-	stopped   chan struct{}      // closed when Member.Run has returned
+	stopped   chan struct{}      // closed when Member.Run has returned; failed is set then
 	failed    error              // from Member.Run
 }
 
@@ -175,10 +178,7 @@ func New(reg registry.Registry, namespace string, o Options) (*Executor, error) 
 	}
 	e.pool.queue.bound = o.Workers
 	e.pool.alarm = e.reportWaiting
-	e.clock = o.Clock
-	if e.clock == nil {
-		e.clock = time.Now
-	}
+	e.clock = contain.Clock(o.Clock)
 	if e.keys, err = record.NewKeys(namespace, e.group); err != nil {
 		return nil, fmt.Errorf("new executor: %w", err)
 	}
@@ -187,11 +187,7 @@ func New(reg registry.Registry, namespace string, o Options) (*Executor, error) 
 		return nil, fmt.Errorf("new executor: %w", err)
 	}
 	e.operator = operator.WithCompiler(Compile)
-	e.log = o.Logger
-	if e.log == nil {
-		e.log = slog.Default()
-	}
-	e.log = e.log.With("namespace", namespace, "group", e.group, "instance", e.member.Instance())
+	e.log = contain.Logger(o.Logger).With("namespace", namespace, "group", e.group, "instance", e.member.Instance())
 	e.runs.log, e.observers.log = e.log, e.log
 	if !o.Observer.isZero() {
 		e.Observe(o.Observer)
@@ -214,7 +210,7 @@ func (e *Executor) Instance() string { return e.member.Instance() }
 //
 // Register logs a job that replaces another definition of its name, since two jobs may have
 // the same name by mistake. It does not if the earlier one was withdrawn, or if the executor
-// is running and the Revision is higher.
+// is running and the Revision is higher. After Shutdown, Register returns an error.
 func (e *Executor) Register(jobs ...Job) error {
 	if err := checkJobs(jobs, e.knownStrategy); err != nil {
 		return err
@@ -235,6 +231,10 @@ func (e *Executor) Register(jobs ...Job) error {
 		}
 	}
 	e.mu.Lock()
+	if e.state == shutDown {
+		e.mu.Unlock()
+		return errors.New("register: this executor has been shut down; New makes another")
+	}
 	if err := e.checkCirclesLocked(jobs); err != nil {
 		e.mu.Unlock()
 		return err
@@ -265,6 +265,9 @@ func (e *Executor) knownStrategy(name string) bool {
 // another process has the name, with ErrNewerFormat if a newer version of rota made the
 // namespace, and with the cause of ctx if that ends first. An Executor can be started once.
 func (e *Executor) Start(ctx context.Context) error {
+	if e.member == nil {
+		return errors.New("start: this Executor is a literal; New makes one that can start")
+	}
 	e.mu.Lock()
 	if err := e.state.startable(); err != nil {
 		e.mu.Unlock()
@@ -292,6 +295,24 @@ func (e *Executor) Start(ctx context.Context) error {
 	e.joined = true
 	e.mu.Unlock()
 	return nil
+}
+
+// Done returns a channel that is closed when the executor has ended: after Shutdown, or by itself if the registry is
+// closed. A program that calls Start waits for it as for a signal to stop, and then reads Err. It is nil, and so never
+// closed, for an Executor that New has not made. An executor that never starts does not end.
+//
+// If Shutdown returns an *AbandonedError, the channel is closed when the last handler has returned.
+func (e *Executor) Done() <-chan struct{} { return e.stopped }
+
+// Err returns why the executor has ended by itself, or why Start has failed. It is nil before Done is closed, and
+// after a shutdown.
+func (e *Executor) Err() error {
+	select {
+	case <-e.stopped:
+		return e.failed
+	default:
+		return nil
+	}
 }
 
 // logUnexpectedEnd logs why the member stopped by itself, and returns the error of Run for that. An

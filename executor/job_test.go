@@ -63,7 +63,7 @@ func TestCheckJobs_Refuses(t *testing.T) {
 		"an unknown strategy":           {func(j *Job) { j.Strategy = "stiky" }, `Strategy: "stiky" is neither built in nor in Options.Strategies`},
 		"a negative timeout":            {func(j *Job) { j.Timeout = -time.Second }, "Timeout: -1s is negative"},
 		"an unknown crash policy":       {func(j *Job) { j.OnCrash = 2 }, "OnCrash: unknown crash policy 2"},
-		"a misfire limit of zero":       {func(j *Job) { j.OnMisfire = RunAll(0) }, `OnMisfire: the limit of "run all 0" is below 1`},
+		"a misfire limit of zero":       {func(j *Job) { j.OnMisfire = RunAll(0) }, `OnMisfire: the limit of "run all 0", which is MisfirePolicy(-2), is below 1`},
 		"a label without a key":         {func(j *Job) { j.RunOn = map[string]string{"": "x"} }, "RunOn: an empty key"},
 		"a long key of a label":         {func(j *Job) { j.RunOn = map[string]string{strings.Repeat("k", 101): ""} }, "has 101 bytes, at most 100"},
 		"a long value of a label":       {func(j *Job) { j.RunOn = map[string]string{"zone": strings.Repeat("v", 201)} }, `RunOn: the value of "zone" has 201 bytes, at most 200`},

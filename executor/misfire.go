@@ -86,7 +86,7 @@ func parseMisfirePolicy(text string) (MisfirePolicy, error) {
 
 func (p MisfirePolicy) check() error {
 	if p < SkipMissed {
-		return fmt.Errorf("the limit of %q is below 1", p.String())
+		return fmt.Errorf("the limit of %q, which is MisfirePolicy(%d), is below 1", p.String(), int(p))
 	}
 	return nil
 }

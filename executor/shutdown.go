@@ -55,15 +55,44 @@ func (e *AbandonedError) Error() string {
 // Shutdown returns about 5 s after the last run, and the session expires.
 // Shutdown then waits up to 1 s for the callbacks of the observers.
 //
-// Shutdown does nothing if the executor was not started or has been shut down before.
+// A further call waits until the first one has returned, and returns its result, or the cause of its own ctx if that
+// ends before. Shutdown does nothing if the executor was not started.
+//
+// A handler or an observer that calls Shutdown waits for itself: call it in a goroutine of its own, as in
+// go e.Shutdown(context.WithoutCancel(ctx)).
 func (e *Executor) Shutdown(ctx context.Context) error {
 	e.mu.Lock()
-	was := e.state
+	was, first := e.state, e.shutdown
 	e.state = shutDown
+	if was == started {
+		first = &shutdown{returned: make(chan struct{})}
+		e.shutdown = first
+	}
 	e.mu.Unlock()
-	if was != started {
+	switch {
+	case was == started:
+		defer close(first.returned)
+		first.err = e.shutDown(ctx)
+		return first.err
+	case first == nil:
 		return nil
 	}
+	select {
+	case <-first.returned:
+		return first.err
+	case <-ctx.Done():
+		return fmt.Errorf("shutdown: wait for an earlier call: %w", context.Cause(ctx))
+	}
+}
+
+// shutdown is the first call of Shutdown of an executor that was started.
+type shutdown struct {
+	returned chan struct{} // closed when err is set
+	err      error
+}
+
+// shutDown makes this process leave the fleet, as Shutdown describes.
+func (e *Executor) shutDown(ctx context.Context) error {
 	defer e.observers.close()
 	handOver := leaveTimeout
 	if !e.drainRuns(ctx) {
