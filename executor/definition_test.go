@@ -215,8 +215,8 @@ func marshal(t *testing.T, v any) []byte {
 
 func randomJob(r *rand.Rand) Job {
 	j := Job{
-		Name:        pick(r, "a", "日報 / daily", "<&>", "\"quoted\"", "\u2028", "a\\b"),
-		Description: pick(r, "", "line\nline", "</script>", "\x00"),
+		Name:        pick(r, "a", "日報 / daily", "<&>", "\"quoted\"", "日", "a\\b"),
+		Description: pick(r, "", "line\nline", "</script>", "\x00", "\u2028"),
 		Schedule:    []Schedule{OnTrigger(), randomSchedule(r), randomSchedule(r)}[r.IntN(3)],
 		Handler:     HandlerFunc(noop),
 		Shards:      r.IntN(50),

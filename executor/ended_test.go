@@ -3,6 +3,7 @@ package executor_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,7 +89,7 @@ func TestDone(t *testing.T) {
 	})
 	bubble(t, "is closed when the registry is, and Err says so", func(t *testing.T, f *fleet) {
 		reg := f.server.Client("a")
-		e, err := executor.New(reg, "test", executor.Options{Instance: "a"})
+		e, err := executor.New(reg, "test", executor.Options{Instance: "a", Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 		require.NoError(t, e.Register(f.job(1, takes(0))))
 		require.NoError(t, e.Start(t.Context()))
@@ -118,6 +119,25 @@ func TestExecutor_WrongUse(t *testing.T) {
 		e := f.start("a", executor.Options{}, 1, takes(0))
 		require.NoError(t, e.Shutdown(t.Context()))
 		assert.ErrorContains(t, e.Register(f.job(1, takes(0))), "has been shut down")
+	})
+	bubble(t, "names that look like others are refused", func(t *testing.T, f *fleet) {
+		e := f.executor("a", executor.Options{}, 1, takes(0))
+		for _, name := range []string{" ", "a ", "\ta", "a\u202eb", "a\u200bb", "a\u00a0"} {
+			job := f.job(1, takes(0))
+			job.Name = name
+			assert.ErrorIs(t, e.Register(job), executor.ErrInvalidJob, "%+q", name)
+			_, err := executor.New(f.server.Client("b"), "test", executor.Options{Instance: name})
+			assert.ErrorContains(t, err, "instance: ", "%+q", name)
+		}
+		for _, name := range []string{"a b", "日本", "é", "a/b"} {
+			job := f.job(1, takes(0))
+			job.Name = name
+			assert.NoError(t, e.Register(job), name)
+		}
+	})
+	bubble(t, "a SessionTTL without a unit is refused", func(t *testing.T, f *fleet) {
+		_, err := executor.New(f.server.Client("b"), "test", executor.Options{SessionTTL: 10})
+		assert.ErrorContains(t, err, "SessionTTL is 10ns, below 10ms")
 	})
 	bubble(t, "an invalid misfire policy is named as it was written", func(t *testing.T, f *fleet) {
 		e := f.executor("a", executor.Options{}, 1, takes(0))

@@ -28,7 +28,7 @@ type Options struct {
 	// their jobs. Empty means "default".
 	Group string
 	// SessionTTL is the time after which the store expires the session of a silent process,
-	// so that its shards are reassigned. The store may grant a longer one. Zero means 10 s.
+	// so that its shards are reassigned. The store may grant a longer one. Zero means 10 s, the least is 10 ms.
 	SessionTTL time.Duration
 	// RestartGrace is how long the shards of this instance wait for its return after it has
 	// left or expired, so that a rolling restart moves no shards. If an instance of the same

@@ -16,7 +16,7 @@ import (
 // field is safe. Register copies the job.
 type Job struct {
 	// Name identifies the job in its namespace. It has 1 to 100 bytes of UTF-8 without control
-	// characters. A job with another name is another job.
+	// or format characters, and without a space at either end. A job with another name is another job.
 	Name string
 	// Description is for people. It has up to 1000 bytes.
 	Description string
@@ -257,6 +257,9 @@ func checkJobs(jobs []Job, knows func(strategy string) bool) error {
 func (j Job) problems(knows func(strategy string) bool) []problem {
 	d := definitionOf(j)
 	all := d.problems()
+	if err := record.CheckNewName(d.Name); err != nil && record.CheckJobName(d.Name) == nil {
+		all = append(all, problem{"Name", err})
+	}
 	all = append(all, checkHandler(j.Handler)...)
 	if err := checkMiddleware(j.Middleware); err != nil {
 		all = append(all, problem{"Middleware", err})

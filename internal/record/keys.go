@@ -168,6 +168,18 @@ func CheckJobName(name string) error {
 	return checkLine(name, MaxJobNameBytes)
 }
 
+// CheckNewName checks a name that a program chooses now: people must be able to tell it from others. Stored names
+// may be of an earlier version, which accepted more.
+func CheckNewName(name string) error {
+	switch {
+	case strings.TrimSpace(name) != name:
+		return fmt.Errorf("%q begins or ends with a space", name)
+	case strings.ContainsFunc(name, func(r rune) bool { return r != utf8.RuneError && !unicode.IsGraphic(r) }):
+		return fmt.Errorf("%+q has a control or format character", name)
+	}
+	return nil
+}
+
 // checkLine checks a text for a log line.
 func checkLine(text string, maxBytes int) error {
 	switch {

@@ -4,12 +4,16 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/planning"
 	"github.com/rota-dev/rota/coordinator/strategy"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
+
+// minSessionTTL is the least SessionTTL: less is a number without its unit.
+const minSessionTTL = 10 * time.Millisecond
 
 // validate returns all problems of the arguments of New, joined, or nil.
 func (o *Options) validate(reg registry.Registry) error {
@@ -25,10 +29,10 @@ func (o *Options) validate(reg registry.Registry) error {
 	_, err := record.NewKeys(o.Namespace, cmp.Or(o.Group, DefaultGroup))
 	report("", err)
 	if o.Instance != "" {
-		report("instance: ", record.CheckName(o.Instance))
+		report("instance: ", cmp.Or(record.CheckName(o.Instance), record.CheckNewName(o.Instance)))
 	}
-	if o.SessionTTL < 0 {
-		report("", fmt.Errorf("SessionTTL is %v, below 0", o.SessionTTL))
+	if o.SessionTTL < 0 || o.SessionTTL > 0 && o.SessionTTL < minSessionTTL {
+		report("", fmt.Errorf("SessionTTL is %v, below %v", o.SessionTTL, minSessionTTL))
 	}
 	if o.RestartGrace < 0 || o.RestartGrace > planning.MaxRestartGrace {
 		report("", fmt.Errorf("restart grace is %v, not between 0 and %v", o.RestartGrace, planning.MaxRestartGrace))
