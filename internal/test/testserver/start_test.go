@@ -2,6 +2,7 @@ package testserver
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -145,4 +146,35 @@ func TestWorkDir(t *testing.T) {
 	require.ErrorIs(t, err, filelock.ErrHeld)
 	other.remove()
 	require.NoDirExists(t, other.path)
+}
+
+func TestWorkDir_RemovesNothingOfAnother(t *testing.T) {
+	tmp, victim := t.TempDir(), t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	base := filepath.Join(tmp, fmt.Sprintf("rota-servers-%d", os.Getuid()))
+	photos := filepath.Join(victim, "photos")
+	require.NoError(t, os.Mkdir(photos, 0o700))
+
+	require.NoError(t, os.Symlink(victim, base)) // by another user, who knows the name
+	_, err := newWorkDir("test")
+	require.ErrorContains(t, err, "it is a link")
+	entries, err := os.ReadDir(victim)
+	require.NoError(t, err)
+	require.Len(t, entries, 1, "photos alone: nothing was removed or created")
+
+	require.NoError(t, os.Remove(base))
+	require.NoError(t, os.Mkdir(base, 0o700))
+	var kept []string
+	for _, name := range []string{"photos", workDirPrefix + "without-a-lock", "with-a-lock"} {
+		dir := filepath.Join(base, name)
+		require.NoError(t, os.Mkdir(dir, 0o700))
+		kept = append(kept, dir)
+	}
+	require.NoError(t, os.WriteFile(lockOf(kept[2]), nil, 0o600))
+	d, err := newWorkDir("test")
+	require.NoError(t, err)
+	defer d.remove()
+	for _, dir := range kept {
+		require.DirExists(t, dir)
+	}
 }

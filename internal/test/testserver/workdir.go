@@ -5,8 +5,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/rota-dev/rota/internal/test/testserver/filelock"
+	"github.com/rota-dev/rota/internal/test/testserver/provision"
+)
+
+const (
+	workDirPrefix = "server-"
+	lockName      = "in-use"
 )
 
 // workDir is a temporary directory. If its process was killed, the next newWorkDir of any
@@ -18,7 +25,7 @@ type workDir struct {
 
 func newWorkDir(what string) (*workDir, error) {
 	base := filepath.Join(os.TempDir(), fmt.Sprintf("rota-servers-%d", os.Getuid()))
-	if err := os.MkdirAll(base, 0o700); err != nil {
+	if err := provision.MakePrivateDir(base); err != nil {
 		return nil, err
 	}
 	// Held until the new directory is locked, so that no other process removes it as
@@ -29,7 +36,7 @@ func newWorkDir(what string) (*workDir, error) {
 	}
 	defer all.Release()
 	removeAbandoned(base)
-	path, err := os.MkdirTemp(base, what+"-")
+	path, err := os.MkdirTemp(base, workDirPrefix+what+"-")
 	if err != nil {
 		return nil, err
 	}
@@ -40,13 +47,15 @@ func newWorkDir(what string) (*workDir, error) {
 	return &workDir{path, lock}, nil
 }
 
+// removeAbandoned removes the directories that newWorkDir made and no process locks, and nothing else. One whose
+// process was killed before it had a lock stays.
 func removeAbandoned(base string) {
 	entries, _ := os.ReadDir(base)
 	for _, e := range entries {
-		if !e.IsDir() {
+		path := filepath.Join(base, e.Name())
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), workDirPrefix) || !isFile(lockOf(path)) {
 			continue
 		}
-		path := filepath.Join(base, e.Name())
 		if lock, err := filelock.TryAcquire(lockOf(path)); err == nil {
 			os.RemoveAll(path)
 			lock.Release()
@@ -54,7 +63,12 @@ func removeAbandoned(base string) {
 	}
 }
 
-func lockOf(path string) string { return filepath.Join(path, "in-use") }
+func isFile(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+func lockOf(path string) string { return filepath.Join(path, lockName) }
 
 func (d *workDir) remove() {
 	os.RemoveAll(d.path)

@@ -51,13 +51,15 @@ func cached(ctx context.Context, log io.Writer, name, doing string, fill func(ct
 	return dir, os.Rename(aside, dir)
 }
 
+// cacheRoot returns the directory of the cache. Its content is executed, so it has no replacement below a directory
+// that other users may write.
 func cacheRoot() (string, error) {
 	base, err := os.UserCacheDir()
-	if err != nil { // no home directory
-		base = filepath.Join(os.TempDir(), fmt.Sprintf("cache-%d", os.Getuid()))
+	if err != nil {
+		return "", fmt.Errorf("find the directory of the cache: %w; set HOME or XDG_CACHE_HOME", err)
 	}
 	root := filepath.Join(base, "rota")
-	return root, os.MkdirAll(root, 0o755)
+	return root, MakePrivateDir(root)
 }
 
 // digest returns a hash short enough for a file name.

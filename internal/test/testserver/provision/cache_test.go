@@ -77,12 +77,17 @@ func TestCached(t *testing.T) {
 			require.True(t, strings.HasPrefix(log.String(), want) && (want == "") == (log.Len() == 0), log.String())
 		}
 	})
-	t.Run("works without a home directory", func(t *testing.T) {
+	t.Run("fails without a home directory", func(t *testing.T) {
 		t.Setenv("XDG_CACHE_HOME", "")
 		t.Setenv("HOME", "")
 		t.Setenv("TMPDIR", t.TempDir())
-		dir, err := cached(t.Context(), nil, "thing", "making", fill)
-		require.NoError(t, err)
-		require.FileExists(t, filepath.Join(dir, "file"))
+		_, err := cached(t.Context(), nil, "thing", "making", fill)
+		require.ErrorContains(t, err, "set HOME or XDG_CACHE_HOME")
+	})
+	t.Run("refuses a cache that others may write", func(t *testing.T) {
+		root := emptyCache(t)
+		require.NoError(t, os.Chmod(root, 0o777))
+		_, err := cached(t.Context(), nil, "thing", "making", fill)
+		require.ErrorContains(t, err, "others may write to it")
 	})
 }
