@@ -378,7 +378,7 @@ func TestDeploy_CommandLinesServeProbesAndDrain(t *testing.T) {
 			line = listen.ReplaceAllString(line, "${1}127.0.0.1:0")
 			p := startCommand(t, append(strings.Fields(line), "--registry", "memory", "--allow-root", "--log-format", "json")...)
 			p.awaitText(t, "joined the fleet")
-			address := p.find(t, "serving health and metrics")[0]["address"].(string)
+			address := p.find(t, "serving a port")[0]["address"].(string)
 			for _, path := range []string{c.ReadinessProbe.HTTPGet.Path, c.LivenessProbe.HTTPGet.Path, "/metrics"} {
 				require.Eventually(t, func() bool {
 					resp, err := http.Get("http://" + address + path)

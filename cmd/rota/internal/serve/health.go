@@ -28,9 +28,8 @@ type health struct {
 	state string // why it is not ready
 }
 
-// newHealth returns the handler of /livez, /readyz and /metrics, and of /debug/pprof/ if asked for.
-// It observes ex: call it before Start.
-func newHealth(ex *executor.Executor, reg prometheus.Collector, withPprof bool) http.Handler {
+// newHealth returns the handler of /livez, /readyz and /metrics. It observes ex: call it before Start.
+func newHealth(ex *executor.Executor, reg prometheus.Collector) http.Handler {
 	h := &health{stats: ex.Stats, asking: make(chan struct{}, 1), state: "the instance has not joined yet"}
 	ex.Observe(executor.Observer{SessionChanged: h.recordSession})
 	metrics := prometheus.NewRegistry()
@@ -39,13 +38,16 @@ func newHealth(ex *executor.Executor, reg prometheus.Collector, withPprof bool) 
 	mux.HandleFunc("GET /livez", h.serveLive)
 	mux.HandleFunc("GET /readyz", h.serveReady)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
-	if withPprof {
-		mux.HandleFunc("/debug/pprof/", pprof.Index)
-		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	}
+	return mux
+}
+
+// newProfiles returns the handler of /debug/pprof/.
+func newProfiles() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	return mux
 }
 

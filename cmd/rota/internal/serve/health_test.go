@@ -32,7 +32,7 @@ func TestHealth_FollowsTheSession(t *testing.T) {
 		store := memory.New()
 		ex, err := executor.New(store.Client("a"), "test", executor.Options{Instance: "a", Logger: (&journal{}).logger()})
 		require.NoError(t, err)
-		h := newHealth(ex, registryMetrics(), false)
+		h := newHealth(ex, registryMetrics())
 		is := func(ready int, state string) {
 			t.Helper()
 			synctest.Wait()
@@ -92,23 +92,28 @@ func TestHealth_IsNotAliveIfTheExecutorDoesNotAnswer(t *testing.T) {
 	})
 }
 
-func TestHealth_ServesMetricsAndPprof(t *testing.T) {
-	newExecutor := func() *executor.Executor {
-		ex, err := executor.New(memory.New().Client("a"), "shop", executor.Options{Instance: "a"})
-		require.NoError(t, err)
-		return ex
-	}
-	plain, full := newHealth(newExecutor(), registryMetrics(), false), newHealth(newExecutor(), registryMetrics(), true)
-	code, body := get(plain, "/metrics")
+func TestHealth_ServesMetrics(t *testing.T) {
+	ex, err := executor.New(memory.New().Client("a"), "shop", executor.Options{Instance: "a"})
+	require.NoError(t, err)
+	h := newHealth(ex, registryMetrics())
+	code, body := get(h, "/metrics")
 	assert.Equal(t, 200, code)
 	for _, metric := range []string{`rota_leader{rota_group="default",rota_namespace="shop"} 0`, "go_goroutines ", "process_", `rota_registry_requests_total{op="txn",result="ok"} 0`} {
 		assert.Contains(t, body, metric)
 	}
-	for path, want := range map[string][2]int{
-		"/debug/pprof/": {404, 200}, "/debug/pprof/goroutine?debug=1": {404, 200}, "/debug/pprof/cmdline": {404, 200}, "/": {404, 404}, "/livez": {200, 200},
-	} {
-		first, _ := get(plain, path)
-		second, _ := get(full, path)
-		assert.Equal(t, want, [2]int{first, second}, path)
+	for path, want := range map[string]int{"/debug/pprof/": 404, "/": 404, "/livez": 200} {
+		code, _ := get(h, path)
+		assert.Equal(t, want, code, path)
 	}
+}
+
+func TestProfiles_AreReadOnly(t *testing.T) {
+	h := newProfiles()
+	for path, want := range map[string]int{"/debug/pprof/": 200, "/debug/pprof/goroutine?debug=1": 200, "/debug/pprof/cmdline": 404, "/metrics": 404} {
+		code, _ := get(h, path)
+		assert.Equal(t, want, code, path)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/debug/pprof/heap", nil))
+	assert.Equal(t, http.StatusMethodNotAllowed, w.Code)
 }

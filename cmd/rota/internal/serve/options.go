@@ -27,8 +27,9 @@ type options struct {
 	labels                     map[string]string
 	sessionTTL                 time.Duration
 	drainTimeout, restartGrace time.Duration
-	listen                     string
-	pprof, allowRoot, asInit   bool
+	listen, pprof              string
+	pprofRemote                bool
+	allowRoot, asInit          bool
 	logFormat, logLevel        string
 
 	schemes registryurl.Schemes

@@ -5,9 +5,11 @@ package serve
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,16 +39,29 @@ func startCommand(t *testing.T, args ...string) *command {
 	t.Helper()
 	program, err := os.Executable()
 	require.NoError(t, err)
+	return startProgram(t, exec.Command(program, args...))
+}
+
+// startShell starts the command after a script in the same process.
+func startShell(t *testing.T, script string, args ...string) *command {
+	t.Helper()
+	program, err := os.Executable()
+	require.NoError(t, err)
+	return startProgram(t, exec.Command("/bin/sh", slices.Concat([]string{"-c", script + ` && exec "$0" "$@"`, program}, args)...))
+}
+
+func startProgram(t *testing.T, cmd *exec.Cmd) *command {
+	t.Helper()
 	c := &command{journal: &journal{}}
-	cmd := exec.Command(program, args...)
 	cmd.Env = append(os.Environ(), beCommand+"=1", "GORACE=atexit_sleep_ms=0")
 	cmd.Stdout, cmd.Stderr = c.journal, c.journal
-	c.Process, err = child.Start(cmd)
+	process, err := child.Start(cmd)
 	require.NoError(t, err)
+	c.Process = process
 	t.Cleanup(func() {
 		c.Kill()
 		if t.Failed() {
-			t.Logf("log of %v:\n%s", args, c.text())
+			t.Logf("log of %v:\n%s", cmd.Args, c.text())
 		}
 	})
 	return c
@@ -96,11 +111,15 @@ func TestProcess_ReloadsAndDrains(t *testing.T) {
   tick: {every: 1s, command: [/bin/echo, "of the first file"]}
   long: {every: 1s, shell: "echo begun; sleep 1; echo finished"}
 `)
-	c := startRun(t, path, "--listen", "127.0.0.1:0", "--pprof")
-	c.awaitText(t, "serving health and metrics")
-	address := c.find(t, "serving health and metrics")[0]["address"].(string)
+	c := startRun(t, path, "--listen", "127.0.0.1:0", "--pprof", "127.0.0.1:0")
+	c.awaitText(t, `"of":"profiles"`)
 	fetch := func(path string) (int, string) {
 		t.Helper()
+		port := 0
+		if strings.HasPrefix(path, "/debug/") {
+			port = 1
+		}
+		address := c.find(t, "serving a port")[port]["address"].(string)
 		resp, err := http.Get("http://" + address + path)
 		require.NoError(t, err)
 		defer resp.Body.Close()
@@ -115,7 +134,7 @@ func TestProcess_ReloadsAndDrains(t *testing.T) {
 	assert.Equal(t, 200, code, body)
 	_, body = fetch("/metrics")
 	assert.Contains(t, body, `rota_runs_total{job_name="tick",outcome="ok"`)
-	code, _ = fetch("/debug/pprof/cmdline")
+	code, _ = fetch("/debug/pprof/heap")
 	assert.Equal(t, 200, code)
 
 	rewrite(t, path, "jobs:\n  tick: {every: 1}\n")
@@ -138,6 +157,32 @@ func TestProcess_ReloadsAndDrains(t *testing.T) {
 	lines := c.lines(t, "long")
 	assert.Equal(t, "finished", lines[len(lines)-1], "the run could finish")
 	assert.NotEmpty(t, c.find(t, "left the fleet"))
+}
+
+// A client that sends requests without their bodies holds fewer descriptors than the process has.
+func TestProcess_RunsJobsBesideASlowClientOfItsPort(t *testing.T) {
+	path := writeFile(t, "jobs:\n  tick: {every: 1s, command: [/bin/echo, hello]}\n")
+	c := startShell(t, "ulimit -n 160", "run", "--allow-root", "--log-format", "json", path, "--listen", "127.0.0.1:0")
+	c.awaitText(t, `"of":"health and metrics"`)
+	address := c.find(t, "serving a port")[0]["address"].(string)
+	for range 400 {
+		conn, err := net.Dial("tcp", address)
+		require.NoError(t, err)
+		defer conn.Close()
+		_, err = io.WriteString(conn, "GET /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
+		if err != nil {
+			require.ErrorIs(t, err, syscall.ECONNRESET, "the connection was closed for newer ones")
+		}
+	}
+	client := http.Client{Timeout: patience}
+	resp, err := client.Get("http://" + address + "/livez")
+	require.NoError(t, err)
+	resp.Body.Close()
+	assert.Equal(t, 200, resp.StatusCode)
+	begun := len(c.lines(t, "tick"))
+	require.Eventually(t, func() bool { return len(c.lines(t, "tick")) > begun+1 }, patience, tick)
+	assert.Empty(t, c.find(t, "run failed"))
+	assert.NotContains(t, c.text(), "too many open files")
 }
 
 func TestProcess_EndsAtOnceAtTheSecondSignal(t *testing.T) {

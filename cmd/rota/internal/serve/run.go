@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -45,8 +44,8 @@ func run(ctx context.Context, o options) error {
 	if o.uid == 0 && !o.allowRoot {
 		return exit.Usagef("rota run runs commands as its own user, and refuses to do so as root; use another user, or --allow-root")
 	}
-	if o.pprof && o.listen == "" {
-		return exit.Usagef("--pprof needs --listen")
+	if err := o.checkPorts(); err != nil {
+		return err
 	}
 	f, err := o.load()
 	if err != nil {
@@ -86,10 +85,20 @@ func run(ctx context.Context, o options) error {
 		}
 		defer stop()
 	}
-	if o.listen != "" {
-		stop, err := s.startHealth()
+	for _, p := range []struct {
+		flag, what, address string
+		handler             http.Handler
+		writeTimeout        time.Duration
+	}{
+		{"--listen", "health and metrics", o.listen, newHealth(s.ex, s.measured), portTimeout},
+		{"--pprof", "profiles", o.pprof, newProfiles(), 0},
+	} {
+		if p.address == "" {
+			continue
+		}
+		stop, err := s.servePort(p.what, p.address, p.handler, p.writeTimeout)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", p.flag, err)
 		}
 		defer stop()
 	}
@@ -241,22 +250,6 @@ func (s *server) readNext(now *jobsfile.File) (*jobsfile.File, change, error) {
 	}
 	c, err := planReload(now, next, s.gone, s.target.url == "memory")
 	return next, c, err
-}
-
-// startHealth serves health and metrics until stop is called.
-func (s *server) startHealth() (stop func(), err error) {
-	listener, err := net.Listen("tcp", s.listen)
-	if err != nil {
-		return nil, fmt.Errorf("--listen: %w", err)
-	}
-	server := &http.Server{Handler: newHealth(s.ex, s.measured, s.pprof), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
-	go func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			s.log.Error("health and metrics are no longer served", "error", err)
-		}
-	}()
-	s.log.Info("serving health and metrics", "address", listener.Addr().String(), "pprof", s.pprof)
-	return func() { _ = server.Close() }, nil
 }
 
 func closeRegistry(reg interface{ Close(context.Context) error }) {
