@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -84,6 +85,9 @@ type Cmd struct {
 	// 4 KiB; the attribute cut is the number of further bytes. Empty lines are left out. Nil
 	// means Run.Logger, which is that of the executor.
 	Logger *slog.Logger
+	// Filter returns a writer through which a stream of the output passes before it is logged, and kept for the error: to
+	// mask secrets, for instance. Close, after the end of the program, writes what the filter has held back. Nil means no filter.
+	Filter func(to io.Writer) io.WriteCloser
 
 	parsed  sync.Once
 	args    []*template.Template
@@ -210,7 +214,17 @@ func (c *Cmd) Handle(ctx context.Context, r *executor.Run) error {
 	out := &output{log: log}
 	stdout, stderr := out.stream("stdout"), out.stream("stderr")
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = stdout, stderr, outputDelay
+	closeFilters := func() {}
+	if c.Filter != nil {
+		first, second := c.Filter(stdout), c.Filter(stderr)
+		cmd.Stdout, cmd.Stderr = first, second
+		closeFilters = func() {
+			_ = first.Close() // a stream accepts each write
+			_ = second.Close()
+		}
+	}
 	err = runProgram(ctx, cmd, c.KillAfter)
+	closeFilters()
 	stdout.flush()
 	stderr.flush()
 	if cmd.ProcessState == nil {

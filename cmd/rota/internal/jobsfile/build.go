@@ -22,6 +22,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/secret"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/handler"
 	"github.com/rota-dev/rota/registry/memory"
@@ -321,6 +322,9 @@ func requestWork(s httpSpec) string {
 // command returns the handler of a command or script.
 func (b *builder) command(s *jobSpec) executor.Handler {
 	c := &handler.Cmd{Dir: s.Dir, OK: s.OKExit, Permanent: s.PermanentExit, Env: b.environment(s), Logger: b.host.Logger}
+	if b.host.Secrets != nil {
+		c.Filter = b.host.Secrets.Filter
+	}
 	if s.KillAfter != nil {
 		if c.KillAfter = *s.KillAfter; c.KillAfter == 0 {
 			c.KillAfter = -1 // at once
@@ -432,9 +436,11 @@ func (b *builder) envPlace(s *jobSpec, name string) (string, place) {
 	return path, b.places[path]
 }
 
-// secretEnv returns the names of the variables that hold credentials.
+// secretEnv returns the names of the variables that hold credentials, of which a program gets those that its own env names.
 func (f *File) secretEnv() []string {
-	names := []string{f.Registry.UserEnv, f.Registry.PasswordEnv, f.History.UserEnv, f.History.PasswordEnv, "ROTA_USER", "ROTA_PASSWORD"}
+	names := append([]string{
+		f.Registry.UserEnv, f.Registry.PasswordEnv, f.History.UserEnv, f.History.PasswordEnv, "ROTA_USER", "ROTA_PASSWORD", "ROTA_HISTORY",
+	}, f.fromEnv...)
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }
 
@@ -445,12 +451,33 @@ func (b *builder) resolve(s *jobSpec, path string, at *yaml.Node, v value) (stri
 	if err != nil && b.runsHere(s) {
 		b.reportAt(path, at, "%v", err)
 	}
+	if err == nil && v.isElsewhere() && !b.host.Secrets.Add(text) {
+		b.file.Warnings = append(b.file.Warnings, fmt.Sprintf("%s has a value of fewer than %d bytes, which is not masked in logs and errors", path, secret.MinLength))
+	}
 	return text, err == nil
 }
 
-// lookup returns a value. Without the functions of the host it returns an empty text for a value
+// isElsewhere reports whether the text is in a file or a variable.
+func (v value) isElsewhere() bool { return v.FromFile != "" || v.FromEnv != "" }
+
+// variables returns the environment variables that a job names.
+func (s *jobSpec) variables() (names []string) {
+	for _, values := range []map[string]value{s.Env, s.HTTP.Header} {
+		for _, v := range values {
+			if v.FromEnv != "" {
+				names = append(names, v.FromEnv)
+			}
+		}
+	}
+	return names
+}
+
+// lookup returns a value, and has it masked in texts from now on. Without the functions of the host it returns an empty text for a value
 // that is elsewhere.
-func (h Host) lookup(v value) (string, error) {
+func (h Host) lookup(v value) (text string, err error) {
+	if v.isElsewhere() {
+		defer func() { h.Secrets.Add(text) }()
+	}
 	switch {
 	case v.FromFile != "" && h.ReadFile != nil:
 		content, err := h.ReadFile(v.FromFile)
@@ -496,8 +523,51 @@ func (b *builder) request(s *jobSpec) executor.Handler {
 			b.reportRequest(s, err.Error())
 		}
 	}
+	if b.host.Secrets != nil {
+		return &maskedRequest{h, b.host.Secrets}
+	}
 	return h
 }
+
+// maskedRequest masks secrets in the errors of a handler of requests, which have parts of responses.
+type maskedRequest struct {
+	executor.Handler
+	secrets *secret.Masker
+}
+
+// Check implements executor.Checker.
+func (m *maskedRequest) Check() error {
+	if c, ok := m.Handler.(executor.Checker); ok {
+		return c.Check()
+	}
+	return nil
+}
+
+// Handle implements executor.Handler.
+func (m *maskedRequest) Handle(ctx context.Context, r *executor.Run) error {
+	err := m.Handler.Handle(ctx, r)
+	var status *handler.StatusError
+	if errors.As(err, &status) {
+		status.Body = m.secrets.Mask(status.Body)
+	}
+	if err == nil {
+		return nil
+	}
+	if text := m.secrets.Mask(err.Error()); text != err.Error() {
+		return &maskedError{text, err}
+	}
+	return err
+}
+
+// maskedError is an error with another text.
+type maskedError struct {
+	text string
+	err  error
+}
+
+func (e *maskedError) Error() string { return e.text }
+
+func (e *maskedError) Unwrap() error { return e.err }
 
 // ofRequest matches an error of handler.HTTP and captures the field, the name of a header field, and
 // the rule.

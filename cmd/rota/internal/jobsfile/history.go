@@ -65,7 +65,9 @@ func isDirectory(path string) bool {
 // Connection returns how to connect to the database, with the secrets of a host.
 func (h History) Connection(host Host) (o historyurl.Options, err error) {
 	var errs [3]error
-	o.User, errs[0] = host.secret(value{FromFile: h.UserFile, FromEnv: h.UserEnv})
+	open := host
+	open.Secrets = nil // the name of a user is no secret
+	o.User, errs[0] = open.secret(value{FromFile: h.UserFile, FromEnv: h.UserEnv})
 	o.Password, errs[1] = host.secret(value{FromFile: h.PasswordFile, FromEnv: h.PasswordEnv})
 	o.TLS, errs[2] = h.TLS.load(host)
 	if err := errors.Join(errs[:]...); err != nil {

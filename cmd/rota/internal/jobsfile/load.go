@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/secret"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/registryurl"
 )
@@ -25,8 +26,8 @@ type Host struct {
 	ReadFile func(path string) ([]byte, error)
 	// LookupEnv returns a variable of the environment.
 	LookupEnv func(name string) (string, bool)
-	// Environ is the environment that programs inherit, apart from the variables that hold the
-	// credentials of the registry and the history.
+	// Environ is the environment that programs inherit, apart from the variables that hold the credentials of the
+	// registry and the history, and those that a from_env of any job names.
 	Environ []string
 	// Programs determines whether the programs of commands must exist.
 	Programs bool
@@ -35,6 +36,8 @@ type Host struct {
 	Labels map[string]string
 	// Logger receives the output of programs. Nil means the logger of the executor.
 	Logger *slog.Logger
+	// Secrets receives the values of files and variables, so that texts are masked. Nil means that no text is.
+	Secrets *secret.Masker
 	// Schemes are the registries that a file can name.
 	Schemes registryurl.Schemes
 }
@@ -47,6 +50,10 @@ type File struct {
 	Registry         Registry
 	History          History
 	Jobs             []Job // in the order of the file
+	// Warnings are values that are too short to be masked.
+	Warnings []string
+
+	fromEnv []string // the variables that jobs name
 }
 
 // Job is a job of a file.
@@ -86,6 +93,9 @@ func load(r *reader, content []byte, host Host) *File {
 	b := builder{reader: r, host: host, file: &File{
 		Revision: s.Revision, HasRevision: has(root, "revision"), Namespace: s.Namespace, Group: s.Group, Registry: s.Registry, History: s.History,
 	}}
+	for i := range s.Jobs {
+		b.file.fromEnv = append(b.file.fromEnv, s.Jobs[i].variables()...)
+	}
 	for i := range s.Jobs {
 		b.addJob(&s.Jobs[i])
 	}

@@ -337,7 +337,7 @@ func valueShape(direct shape[string]) shape[value] {
 	inline := convert(direct, func(text string) value { return value{Text: text} })
 	elsewhere := object("map", map[string]string{"file": "from_file", "env": "from_env", "secret": "from_file"}, []field[value]{
 		key("from_file", text(), func(v *value) *string { return &v.FromFile }, "", "A file that holds the text. A line break at its end is removed."),
-		key("from_env", text(), func(v *value) *string { return &v.FromEnv }, "", "An environment variable that holds the text."),
+		key("from_env", text(), func(v *value) *string { return &v.FromEnv }, "", "An environment variable that holds the text. Only programs whose own `env` names it inherit it."),
 	})
 	read := elsewhere.read
 	elsewhere.read = func(r *reader, n *yaml.Node) (value, bool) {

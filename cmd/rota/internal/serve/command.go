@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/jobsfile"
+	"github.com/rota-dev/rota/cmd/rota/internal/secret"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/internal/registryurl"
 )
@@ -140,7 +142,7 @@ only if --label gives its labels. With --no-lookup they need not exist.`,
 			}
 			host := jobsfile.Host{Schemes: schemes}
 			if !noLookup {
-				host = (&options{schemes: schemes, env: os.Environ(), labels: labels}).hostOfRun()
+				host = (&options{schemes: schemes, env: os.Environ(), labels: labels, secrets: &secret.Masker{}}).hostOfRun()
 			}
 			return validate(cmd, args[0], host, fires, time.Now())
 		},
@@ -178,7 +180,7 @@ func validate(cmd *cobra.Command, path string, host jobsfile.Host, fires int, no
 			fmt.Fprintln(cmd.ErrOrStderr(), "warning: for rota run,", err)
 		}
 	}
-	for _, warning := range listUnknownFollowed(f) {
+	for _, warning := range slices.Concat(f.Warnings, listUnknownFollowed(f)) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
 	}
 	text, err := describe(path, f, fires, now)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/jobsfile"
+	"github.com/rota-dev/rota/cmd/rota/internal/secret"
 	"github.com/rota-dev/rota/internal/registryurl"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
@@ -35,6 +36,7 @@ type options struct {
 	schemes registryurl.Schemes
 	clock   func() time.Time // of day; nil: time.Now
 	log     *slog.Logger
+	secrets *secret.Masker // of all texts that leave the process
 	signals <-chan os.Signal
 	exit    func(code int) // ends the process at once
 	uid     int
@@ -63,7 +65,7 @@ func (o *options) hostOfRun() jobsfile.Host {
 		labels = map[string]string{} // nil would mean all
 	}
 	return jobsfile.Host{
-		ReadFile: os.ReadFile, LookupEnv: o.lookupEnv, Environ: o.env, Programs: true, Labels: labels, Logger: o.log, Schemes: o.schemes,
+		ReadFile: os.ReadFile, LookupEnv: o.lookupEnv, Environ: o.env, Programs: true, Labels: labels, Logger: o.log, Schemes: o.schemes, Secrets: o.secrets,
 	}
 }
 
@@ -151,6 +153,9 @@ func (o *options) open(ctx context.Context, t target) (registry.Registry, error)
 	with.Username, errs[0] = o.secret(t.credentials.userFile, t.credentials.userEnv)
 	with.Username = cmp.Or(t.credentials.user, with.Username)
 	with.Password, errs[1] = o.secret(t.credentials.passwordFile, t.credentials.passwordEnv)
+	if !o.secrets.Add(with.Password) {
+		o.log.Warn("password of the registry is too short to be masked in logs and errors", "least", secret.MinLength)
+	}
 	with.TLS, errs[2] = t.credentials.tls.Config(os.ReadFile)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, &exit.Error{Code: exit.Usage, Err: fmt.Errorf("credentials of the registry: %w", err)}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/jobsfile"
+	"github.com/rota-dev/rota/cmd/rota/internal/secret"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/rotaprom"
 )
@@ -47,6 +49,8 @@ func run(ctx context.Context, o options) error {
 	if err := o.checkPorts(); err != nil {
 		return err
 	}
+	o.secrets = &secret.Masker{}
+	o.log = slog.New(o.secrets.Handler(o.log.Handler()))
 	f, err := o.load()
 	if err != nil {
 		return &exit.Error{Code: exit.Usage, Err: err}
@@ -102,12 +106,20 @@ func run(ctx context.Context, o options) error {
 		}
 		defer stop()
 	}
+	o.warnOf(f)
 	o.log.Info("running jobs of a file", "file", o.file, "jobs", len(f.Jobs), "revision", f.Revision, "digest", f.Digest(),
 		"registry", s.target.url, "namespace", s.target.namespace, "group", s.target.group, "instance", s.ex.Instance())
 	for _, j := range f.Jobs {
 		o.log.Debug("job", "job", j.Name, "schedule", j.Schedule.String(), "revision", j.Revision, "digest", j.Digest)
 	}
 	return s.serve(ctx)
+}
+
+// warnOf logs the warnings of a file.
+func (o *options) warnOf(f *jobsfile.File) {
+	for _, warning := range f.Warnings {
+		o.log.Warn("a secret is not masked", "reason", warning)
+	}
 }
 
 func jobsOf(f *jobsfile.File) (all []executor.Job) {
@@ -228,6 +240,7 @@ func (s *server) reload(ctx context.Context, now *jobsfile.File) *jobsfile.File 
 	if now.Digest() != next.Digest() {
 		attrs = append(attrs, "note", "label "+fileLabel+" shows the digest of the start")
 	}
+	s.warnOf(next)
 	s.log.Info("file reloaded", attrs...)
 	return next
 }
