@@ -28,6 +28,9 @@ type Options struct {
 	ReadOnly           bool          // the registry is only read
 }
 
+// ErrCredentials is the error of a URL with a user or password. Its text has no part of the URL.
+var ErrCredentials = errors.New("the address of the registry has a user or password, which it must not have, as others can read it")
+
 // OpenFunc opens the registry at a URL, which begins with a scheme of Schemes.
 type OpenFunc func(ctx context.Context, url string, o Options) (registry.Registry, error)
 
@@ -125,6 +128,9 @@ type parsed struct {
 }
 
 func (s Schemes) parseURL(text string) (parsed, error) {
+	if strings.Contains(text, "@") {
+		return parsed{}, ErrCredentials
+	}
 	scheme, rest, _ := strings.Cut(text, "://")
 	if scheme == "zookeeper" {
 		scheme = "zk"

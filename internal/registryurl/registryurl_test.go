@@ -29,15 +29,24 @@ func TestParseURL(t *testing.T) {
 
 func TestCheck_NamesTheProblem(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                   "the scheme must be etcd:// or zk://",
-		"consul://a:1":       "the scheme must be etcd:// or zk://",
-		"127.0.0.1:2379":     "the scheme must be etcd:// or zk://",
-		"etcd://":            `"" is not host:port`,
-		"etcd://a:":          `"a:" is not host:port`,
-		"zk://a:1,,b:2":      `"" is not host:port`,
-		"zk://user:pass@a:1": `"user:pass@a:1" is not host:port`,
+		"":               "the scheme must be etcd:// or zk://",
+		"consul://a:1":   "the scheme must be etcd:// or zk://",
+		"127.0.0.1:2379": "the scheme must be etcd:// or zk://",
+		"etcd://":        `"" is not host:port`,
+		"etcd://a:":      `"a:" is not host:port`,
+		"zk://a:1,,b:2":  `"" is not host:port`,
 	} {
 		assert.ErrorContains(t, Schemes(nil).Check(text), want, text)
+	}
+}
+
+func TestCheck_DoesNotRepeatAPassword(t *testing.T) {
+	for _, text := range []string{"etcd://u:s3cret@a:1", "zk://a:1,u:s3cret@b", "consul://u:s3cret@a", "u:s3cret@a", "etcd://a:1/x@s3cret"} {
+		err := Schemes(nil).Check(text)
+		require.ErrorIs(t, err, ErrCredentials, text)
+		assert.NotContains(t, err.Error(), "s3cret")
+		_, err = Schemes(nil).Open(t.Context(), text, Options{})
+		require.ErrorIs(t, err, ErrCredentials, text)
 	}
 }
 

@@ -3,8 +3,10 @@
 package historyurl
 
 import (
+	"context"
 	"crypto/tls"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,7 +18,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
-	_ "modernc.org/sqlite" // the driver of SQLite
+	"modernc.org/sqlite"
 
 	"github.com/rota-dev/rota/history"
 )
@@ -58,11 +60,45 @@ func Open(text string, o Options) (*sql.DB, history.Dialect, error) {
 			}
 			parameters = "mode=ro&_pragma=busy_timeout(1000)"
 		}
-		path := (&url.URL{Path: File(text)}).EscapedPath()
-		db, err := sql.Open("sqlite", "file:"+path+"?"+parameters)
-		return db, history.SQLite, err
+		c := &sqliteConnector{dsn: "file:" + (&url.URL{Path: File(text)}).EscapedPath() + "?" + parameters}
+		if !o.ReadOnly {
+			c.create = File(text)
+		}
+		return sql.OpenDB(c), history.SQLite, nil
 	}
 	return nil, 0, fmt.Errorf("history %s: the URL must begin with postgres://, mysql:// or sqlite:FILE", Redact(text))
+}
+
+// sqliteConnector opens a file of SQLite, whose directory may appear later than the process.
+type sqliteConnector struct {
+	driver      sqlite.Driver
+	dsn, create string // the file to create if it does not exist; empty: none
+}
+
+// Driver implements driver.Connector.
+func (c *sqliteConnector) Driver() driver.Driver { return &c.driver }
+
+// Connect implements driver.Connector.
+func (c *sqliteConnector) Connect(context.Context) (driver.Conn, error) {
+	if c.create != "" {
+		if err := createPrivately(c.create); err != nil {
+			return nil, err
+		}
+	}
+	return c.driver.Open(c.dsn)
+}
+
+// createPrivately creates a file, unless it exists, that only its user may read: it has the output of programs. SQLite gives the
+// files beside it the same mode.
+func createPrivately(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // File returns the path of a URL of the form SCHEME:FILE.
@@ -144,6 +180,9 @@ func mysqlConfig(text string, o Options) (*mysql.Config, error) {
 	return c, nil
 }
 
+// ErrPassword is the error of CheckWithoutPassword for a URL with a password.
+var ErrPassword = errors.New("has a password, which the URL must not have: use password_env or password_file")
+
 // CheckWithoutPassword returns an error if a URL has a password or is of no database, without a connection.
 func CheckWithoutPassword(text string) error {
 	scheme, rest, _ := strings.Cut(text, ":")
@@ -163,7 +202,7 @@ func CheckWithoutPassword(text string) error {
 	values, err := url.ParseQuery(query)
 	switch {
 	case strings.Contains(user, ":") || values.Has("password") || values.Has("sslpassword"):
-		return errors.New("has a password, which the URL must not have: use password_env or password_file")
+		return ErrPassword
 	case err != nil:
 		return errors.New("has parameters that are not of the form NAME=VALUE&NAME=VALUE")
 	case !strings.HasPrefix(rest, "//"):

@@ -2,6 +2,7 @@ package historyurl
 
 import (
 	"crypto/tls"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -31,7 +32,9 @@ func TestOpen_CreatesAFileOnlyForWriting(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, history.Migrate(t.Context(), db, dialect))
 	require.NoError(t, db.Close())
-	require.FileExists(t, file)
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm(), "it has the output of programs")
 	db, dialect, err = Open("sqlite:"+file, Options{ReadOnly: true})
 	require.NoError(t, err)
 	_, err = db.Exec("CREATE TABLE a (b integer)")

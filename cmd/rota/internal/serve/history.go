@@ -143,7 +143,7 @@ type appendedFile string
 
 // Write implements io.Writer.
 func (a appendedFile) Write(p []byte) (int, error) {
-	f, err := os.OpenFile(string(a), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+	f, err := os.OpenFile(string(a), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return 0, err
 	}

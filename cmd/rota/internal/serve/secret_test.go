@@ -50,6 +50,9 @@ jobs:
 	kept, err := os.ReadFile(runs)
 	require.NoError(t, err)
 	assert.Contains(t, string(kept), "failed with *** 1234")
+	info, err := os.Stat(runs)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 	for _, sink := range []string{p.text(), string(kept)} {
 		assert.NotContains(t, sink, token)
 		assert.NotContains(t, sink, key)

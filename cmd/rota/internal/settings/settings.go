@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/cmd/rota/internal/historyurl"
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/registryurl"
@@ -165,6 +166,11 @@ func (s *Settings) resolve() error {
 			return err
 		}
 	}
+	if s.flags.Changed("history") && s.History != "" {
+		if err := checkHistoryFlag(s.History); err != nil {
+			return err
+		}
+	}
 	if s.History == "" && s.inUse.HistoryEnv != "" {
 		s.History = s.Getenv(s.inUse.HistoryEnv)
 	}
@@ -178,6 +184,14 @@ func (s *Settings) resolve() error {
 		return fmt.Errorf("--timeout is %v, not above 0", s.Timeout)
 	}
 	s.Protected = s.inUse.Protected && s.usesContextRegistry()
+	return nil
+}
+
+// checkHistoryFlag refuses a password in an argument, which other users of the host can read.
+func checkHistoryFlag(url string) error {
+	if errors.Is(historyurl.CheckWithoutPassword(url), historyurl.ErrPassword) {
+		return errors.New("--history has a password, which other users of the host can read: set ROTA_HISTORY, or history_env of a context")
+	}
 	return nil
 }
 
@@ -291,7 +305,9 @@ func (s *Settings) checkAddress() error {
 		return errors.New("the registry memory exists within one process, so this command cannot reach it: " +
 			"name etcd://HOST or zookeeper://HOST")
 	}
-	if err := s.Schemes.Check(s.Registry); err != nil {
+	if err := s.Schemes.Check(s.Registry); errors.Is(err, registryurl.ErrCredentials) {
+		return fmt.Errorf("%w: use ROTA_USER with ROTA_PASSWORD or ROTA_PASSWORD_FILE, or user with password_env or password_file of a context", err)
+	} else if err != nil {
 		return fmt.Errorf("%w, as in etcd://host:2379 or zookeeper://host:2181/chroot", err)
 	}
 	return noNamespace

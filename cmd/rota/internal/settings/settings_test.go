@@ -197,3 +197,22 @@ func TestSettings_CallTimeout(t *testing.T) {
 		assert.Equal(t, want, sent.CallTimeout, "half of --timeout %s, but not less than the default of the backends", timeout)
 	}
 }
+
+func TestResolve_RefusesAPasswordInAnArgument(t *testing.T) {
+	for _, url := range []string{"postgres://kim:s3cret@db/runs", "mysql://kim:s3cret@db/runs", "postgres://db/runs?password=s3cret"} {
+		err := checkHistoryFlag(url)
+		require.ErrorContains(t, err, "ROTA_HISTORY", url)
+		assert.NotContains(t, err.Error(), "s3cret")
+	}
+	for _, url := range []string{"postgres://kim@db/runs", "sqlite:runs.db"} {
+		assert.NoError(t, checkHistoryFlag(url), url)
+	}
+}
+
+func TestConnect_DoesNotRepeatAPassword(t *testing.T) {
+	s, err := resolve(t, "", map[string]string{"ROTA_REGISTRY": "etcd://kim:s3cret@host", "ROTA_NAMESPACE": "billing"})
+	require.NoError(t, err)
+	_, err = s.Connect(t.Context())
+	require.ErrorContains(t, err, "ROTA_PASSWORD_FILE")
+	assert.NotContains(t, err.Error(), "s3cret")
+}
