@@ -46,6 +46,9 @@ has a problem. As process 1 of a container, run also reaps orphaned processes.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.file = args[0]
+			if err := hideProcess(); err != nil {
+				return err
+			}
 			if cmd.Flags().Changed("revision") {
 				if revision < 0 {
 					return exit.Usagef("--revision is %d, below 0", revision)
