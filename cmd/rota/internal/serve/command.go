@@ -183,7 +183,7 @@ func validate(cmd *cobra.Command, path string, host jobsfile.Host, fires int, no
 			fmt.Fprintln(cmd.ErrOrStderr(), "warning: for rota run,", err)
 		}
 	}
-	for _, warning := range slices.Concat(f.Warnings, listUnknownFollowed(f)) {
+	for _, warning := range slices.Concat(f.Warnings, listUnknownFollowed(f), (&options{env: os.Environ()}).listOverruled(f)) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
 	}
 	text, err := describe(path, f, fires, now)

@@ -140,6 +140,24 @@ func (o *options) targetOf(f *jobsfile.File) (target, error) {
 	return t, nil
 }
 
+// listOverruled returns a text for each setting of the file that a variable of the environment replaces. Such a variable may have been
+// meant for other commands.
+func (o *options) listOverruled(f *jobsfile.File) (texts []string) {
+	for _, s := range []struct{ key, flag, variable, inFile string }{
+		{"registry", o.registry, "ROTA_REGISTRY", f.Registry.URL},
+		{"namespace", o.namespace, "ROTA_NAMESPACE", f.Namespace},
+		{"group", o.group, "ROTA_GROUP", f.Group},
+	} {
+		if value := o.getenv(s.variable); s.flag == "" && value != "" && s.inFile != "" && value != s.inFile {
+			if strings.Contains(value, "@") {
+				value = "with a password" // which is refused
+			}
+			texts = append(texts, fmt.Sprintf("%s is %s by %s; the file has %s", s.key, value, s.variable, s.inFile))
+		}
+	}
+	return texts
+}
+
 // connectTimeout bounds the connection to the store, so that a wrong address fails in seconds.
 const connectTimeout = 10 * time.Second
 

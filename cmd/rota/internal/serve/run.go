@@ -107,6 +107,9 @@ func run(ctx context.Context, o options) error {
 		defer stop()
 	}
 	o.warnOf(f)
+	for _, text := range o.listOverruled(f) {
+		o.log.Warn("the environment overrules the file", "setting", text)
+	}
 	o.log.Info("running jobs of a file", "file", o.file, "jobs", len(f.Jobs), "revision", f.Revision, "digest", f.Digest(),
 		"registry", s.target.url, "namespace", s.target.namespace, "group", s.target.group, "instance", s.ex.Instance())
 	for _, j := range f.Jobs {

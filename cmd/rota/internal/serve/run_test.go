@@ -113,6 +113,39 @@ func TestTarget_HasAnOrder(t *testing.T) {
 	assert.Equal(t, []string{"memory", "n", "g"}, []string{got.url, got.namespace, got.group})
 }
 
+func TestRun_WarnsIfTheEnvironmentOverrulesTheFile(t *testing.T) {
+	const text = "namespace is ops by ROTA_NAMESPACE; the file has billing"
+	path := writeFile(t, "namespace: billing\ngroup: day\n"+hello)
+	for name, c := range map[string]struct {
+		change func(*process)
+		want   []any
+	}{
+		"another value":  {func(p *process) { p.env = append(p.env, "ROTA_NAMESPACE=ops") }, []any{text}},
+		"the same value": {func(p *process) { p.env = append(p.env, "ROTA_NAMESPACE=billing", "ROTA_GROUP=day") }, nil},
+		"a flag":         {func(p *process) { p.env, p.namespace = append(p.env, "ROTA_NAMESPACE=ops"), "test" }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newProcess(path)
+				c.change(p)
+				p.start(t.Context())
+				time.Sleep(time.Second)
+				p.signals <- syscall.SIGTERM
+				require.NoError(t, p.await(t))
+				var got []any
+				for _, r := range p.find(t, "the environment overrules the file") {
+					got = append(got, r["setting"])
+				}
+				assert.Equal(t, c.want, got)
+			})
+		})
+	}
+	t.Setenv("ROTA_NAMESPACE", "ops")
+	out, err := execute(t, path)
+	require.NoError(t, err)
+	assert.Contains(t, out, "warning: "+text)
+}
+
 func TestRun_FlagOverridesTheRevision(t *testing.T) {
 	p := newProcess(writeFile(t, "revision: 3\njobs:\n  a: {every: 1m, command: [/bin/echo]}\n  b: {every: 1m, command: [/bin/echo], revision: 9}\n"))
 	p.revision = 5
