@@ -348,6 +348,7 @@ func TestDeploy_Unit(t *testing.T) {
 			"ExecReload": "/bin/kill -HUP $MAINPID", "Restart": "always", "RestartSec": "2s", "RestartPreventExitStatus": "2",
 			"KillMode":        "mixed", // the programs of runs must not get the SIGTERM of rota
 			"NoNewPrivileges": "yes", "ProtectSystem": "full", "PrivateTmp": "yes",
+			"PrivateDevices": "yes", "ProtectHome": "yes", "RestrictSUIDSGID": "yes", "UMask": "0077", "LimitNOFILE": "65536",
 		},
 		"Install": {"WantedBy": "multi-user.target"},
 	}, unit)
