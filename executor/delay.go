@@ -102,7 +102,7 @@ func (p *pool) queueDelayed() {
 	for len(p.delays.tasks) > 0 && !p.delays.tasks[0].begin.After(now) {
 		t := p.delays.tasks[0]
 		p.delays.remove(t)
-		t.since = t.since.Add(t.delay)
+		t.since, t.added = t.since.Add(t.delay), now
 		p.addLocked(t)
 	}
 	p.setTimerLocked()
@@ -161,6 +161,7 @@ func (p *pool) endDelayLocked(t *task) (end func()) {
 	case t.handsBack:
 		return func() { t.end(errNotBegun) }
 	}
+	t.added = time.Now()
 	p.addLocked(t)
 	return func() {}
 }

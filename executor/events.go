@@ -81,9 +81,8 @@ func (e *Executor) observeOutcome(r *Run, began time.Time, how Outcome, err erro
 
 // publicOutcome returns the outcome, for observers, of a run with context ctx.
 func publicOutcome(ctx context.Context, how outcome, err error) Outcome {
-	var panicked *PanicError
 	switch cause := context.Cause(ctx); {
-	case errors.As(err, &panicked):
+	case isPanic(err):
 		return Panicked
 	case how == runHandedBack:
 		return HandedBack

@@ -111,7 +111,7 @@ type Executor struct {
 	operator   *coordinator.Operator // of the member's group, before it has joined and after it has left as well
 	clock      func() time.Time      // of day
 	pool       pool
-	yields     yieldSignals
+	claimed    claimedRuns
 	keys       record.Keys
 	waited     waitReport // of the goroutine that the pool's alarm has begun
 

@@ -37,6 +37,12 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
+// isPanic reports whether err is that of a handler that panicked.
+func isPanic(err error) bool {
+	_, ok := errors.AsType[*PanicError](err)
+	return ok
+}
+
 // errGoexit is the error of a run whose handler ended its goroutine instead of returning.
 var errGoexit = errors.New("handler called runtime.Goexit, as t.FailNow does")
 

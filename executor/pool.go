@@ -1,9 +1,6 @@
 package executor
 
 import (
-	"context"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 )
@@ -18,17 +15,7 @@ type pool struct {
 	alarm   func() // called when tasks have waited for longWait, by a goroutine of its own
 	watched bool   // a timer for that is set
 
-	handlers map[uint64]runningHandler // the runs whose handlers have been called
-	number   uint64
-	closed   error         // the cause of cancel, after which no handler is called
-	quiet    chan struct{} // closed when nothing waits or runs; nil without a caller of idle
-}
-
-// runningHandler is a run whose handler has been called and has not returned.
-type runningHandler struct {
-	run   *Run
-	began time.Time
-	end   context.CancelCauseFunc
+	quiet chan struct{} // closed when nothing waits or runs; nil without a caller of idle
 }
 
 // add queues t, which runs as soon as the bounds permit.
@@ -40,7 +27,9 @@ func (p *pool) add(t *task) {
 
 // addLocked is add. The caller holds p.mu.
 func (p *pool) addLocked(t *task) {
-	t.added = time.Now()
+	if t.added.IsZero() {
+		t.added = time.Now()
+	}
 	p.queue.add(t)
 	p.startTasksLocked()
 }
@@ -130,7 +119,7 @@ func (p *pool) countByJob() map[string]taskCounts {
 	defer p.mu.Unlock()
 	out := map[string]taskCounts{}
 	for name, j := range p.queue.jobs {
-		if c := (taskCounts{j.running, len(j.waiting)}); c != (taskCounts{}) {
+		if c := (taskCounts{j.running, j.waiting.count}); c != (taskCounts{}) {
 			out[name] = c
 		}
 	}
@@ -142,39 +131,6 @@ func (p *pool) delayedByJob() map[string]Waiting {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.delays.waitingByJob()
-}
-
-// handlerStarts records that a handler is about to be called, and returns a number for handlerReturned. It
-// reports false if no handler may be called any more.
-func (p *pool) handlerStarts(r *Run, end context.CancelCauseFunc) (number uint64, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed != nil {
-		return 0, false
-	}
-	if p.handlers == nil {
-		p.handlers = map[uint64]runningHandler{}
-	}
-	p.number++
-	p.handlers[p.number] = runningHandler{r, time.Now(), end}
-	return p.number, true
-}
-
-// handlerReturned records that the handler with this number has returned.
-func (p *pool) handlerReturned(number uint64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.handlers, number)
-}
-
-// cancelRuns ends the contexts of all runs, and of those to come, with cause.
-func (p *pool) cancelRuns(cause error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.closed = cause
-	for _, r := range p.handlers {
-		r.end(cause)
-	}
 }
 
 // idle returns a channel that is closed when nothing waits or runs.
@@ -190,11 +146,4 @@ func (p *pool) idle() <-chan struct{} {
 		p.quiet = make(chan struct{})
 	}
 	return p.quiet
-}
-
-// runningHandlers returns the runs whose handlers have not returned.
-func (p *pool) runningHandlers() []runningHandler {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Collect(maps.Values(p.handlers))
 }

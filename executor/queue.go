@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"context"
+	"iter"
 	"time"
 )
 
@@ -17,6 +18,7 @@ type task struct {
 	ctx   context.Context // of the session: once it has ended, the handler is not called
 	do    func()
 	order uint64 // of arrival
+	next  *task  // in a chain of taskQueue
 
 	// For a delayed task:
 	end       func(error) // reports the end of a run that did not begin
@@ -28,7 +30,10 @@ type task struct {
 
 // compare orders tasks by fire, then by arrival.
 func (t *task) compare(o *task) int {
-	return cmp.Or(t.fire.Compare(o.fire), cmp.Compare(t.order, o.order))
+	if c := t.fire.Compare(o.fire); c != 0 {
+		return c
+	}
+	return cmp.Compare(t.order, o.order)
 }
 
 // queue decides which task runs next. Each job has a bound of its own, and there may be a
@@ -52,18 +57,21 @@ type jobQueue struct {
 	name    string
 	bound   int // of running tasks; 0: none
 	running int
-	waiting taskHeap
+	waiting taskQueue
 	index   int // in queue.ready, -1 if not
 }
 
 // ready reports whether the job's own bound lets another task run.
 func (j *jobQueue) ready() bool {
-	return len(j.waiting) > 0 && (j.bound == 0 || j.running < j.bound)
+	return j.waiting.count > 0 && (j.bound == 0 || j.running < j.bound)
 }
 
 // compare orders ready jobs: fewer running tasks first, then the earlier task.
 func (j *jobQueue) compare(o *jobQueue) int {
-	return cmp.Or(cmp.Compare(j.running, o.running), j.waiting[0].compare(o.waiting[0]))
+	if c := cmp.Compare(j.running, o.running); c != 0 {
+		return c
+	}
+	return j.waiting.chains[0].compare(o.waiting.chains[0])
 }
 
 // jobQueue returns the queue of a job. It is never removed, as there is one per registered job.
@@ -91,7 +99,7 @@ func (q *queue) add(t *task) {
 	q.arrivals++
 	t.order = q.arrivals
 	j := q.jobQueue(t.job)
-	heap.Push(&j.waiting, t)
+	j.waiting.push(t)
 	q.waiting++
 	q.reorder(j)
 }
@@ -102,7 +110,7 @@ func (q *queue) startNext() *task {
 		return nil
 	}
 	j := q.ready[0]
-	t := heap.Pop(&j.waiting).(*task)
+	t := j.waiting.pop()
 	j.running++
 	q.running++
 	q.waiting--
@@ -127,6 +135,53 @@ func (q *queue) reorder(j *jobQueue) {
 		heap.Fix(&q.ready, j.index)
 	case j.index >= 0:
 		heap.Remove(&q.ready, j.index)
+	}
+}
+
+// taskQueue holds the waiting tasks of a job, in order. Tasks of one fire that arrive one after the other form a chain, so
+// that the shards of a fire take constant time each.
+type taskQueue struct {
+	chains taskHeap // the first task of each chain
+	last   *task    // the last task that arrived, nil if it does not wait any more
+	count  int
+}
+
+// push adds a task.
+func (q *taskQueue) push(t *task) {
+	if q.last != nil && q.last.fire.Equal(t.fire) {
+		q.last.next = t
+	} else {
+		heap.Push(&q.chains, t)
+	}
+	q.last = t
+	q.count++
+}
+
+// pop removes the first task and returns it.
+func (q *taskQueue) pop() *task {
+	t := q.chains[0]
+	if t.next != nil {
+		q.chains[0], t.next = t.next, nil // later than t, and still before the tasks of the other chains
+	} else {
+		heap.Pop(&q.chains)
+	}
+	if t == q.last {
+		q.last = nil
+	}
+	q.count--
+	return t
+}
+
+// all returns the tasks, in no order.
+func (q *taskQueue) all() iter.Seq[*task] {
+	return func(yield func(*task) bool) {
+		for _, t := range q.chains {
+			for ; t != nil; t = t.next {
+				if !yield(t) {
+					return
+				}
+			}
+		}
 	}
 }
 

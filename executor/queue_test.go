@@ -149,6 +149,7 @@ func TestQueue_DecidesLikeItsTwin(t *testing.T) {
 		names := []string{"a", "b", "c", "d", "e"}[:1+rng.IntN(5)]
 		q := queue{bound: rng.IntN(5)}
 		n := naiveQueue{bound: q.bound, bounds: map[string]int{}, running: map[string]int{}}
+		fires := 1 + rng.IntN(20)
 		var running []*task
 		for range 400 {
 			job := names[rng.IntN(len(names))]
@@ -158,7 +159,7 @@ func TestQueue_DecidesLikeItsTwin(t *testing.T) {
 				q.setBound(job, bound)
 				n.bounds[job] = bound
 			case 1, 2, 3:
-				task := &task{job: job, fire: at(rng.IntN(20))}
+				task := &task{job: job, fire: at(rng.IntN(fires))}
 				q.add(task)
 				n.waiting = append(n.waiting, task)
 			case 4, 5:

@@ -120,8 +120,7 @@ func (p *program) retryError(ctx context.Context, r *Run, took time.Duration, er
 	case errors.Is(err, coordinator.ErrHandedBack), errors.Is(context.Cause(ctx), ErrSessionLost), isCancelled(ctx):
 		return err
 	}
-	var permanent *PermanentError
-	if errors.As(err, &permanent) {
+	if _, ok := errors.AsType[*PermanentError](err); ok {
 		return err
 	}
 	retries := r.Retries
@@ -129,8 +128,7 @@ func (p *program) retryError(ctx context.Context, r *Run, took time.Duration, er
 		retries = 0 // a daemon that has run for long is as good as new
 	}
 	delay := p.Retry.delay(r.Key, retries)
-	var after *RetryAfterError
-	if errors.As(err, &after) {
+	if after, ok := errors.AsType[*RetryAfterError](err); ok {
 		delay = max(delay, after.After)
 	}
 	return &coordinator.RetryError{In: min(delay, coordinator.MaxRetryDelay), Err: err}

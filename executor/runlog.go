@@ -47,14 +47,13 @@ var outcomes = [...]struct {
 
 // outcomeOf returns the outcome of a run with context ctx that ended with err.
 func outcomeOf(ctx context.Context, p *program, err error) outcome {
-	var panicked *PanicError
 	if _, ok := asRetry(err); ok {
 		return runRetried
 	}
 	switch {
 	case err == nil:
 		return runSucceeded
-	case errors.As(err, &panicked):
+	case isPanic(err):
 		return runPanicked
 	case errors.Is(err, coordinator.ErrHandedBack) && p.handsBack():
 		return runHandedBack
@@ -99,14 +98,16 @@ type burst struct {
 	err   error  // of the last
 }
 
-// logEnd logs the end of a run.
-func (l *runLog) logEnd(r *Run, took time.Duration, how outcome, err error) {
-	attrs := []slog.Attr{slog.Int("attempt", r.Attempt), slog.Duration("took", took.Round(time.Microsecond))}
+// logEnd logs the end of a run whose handler was called at an instant.
+func (l *runLog) logEnd(r *Run, began time.Time, how outcome, err error) {
+	if !l.log.Enabled(context.Background(), outcomes[how].level) {
+		return
+	}
+	attrs := []slog.Attr{slog.Int("attempt", r.Attempt), slog.Duration("took", time.Since(began).Round(time.Microsecond))}
 	if retry, ok := asRetry(err); ok {
 		attrs = append(attrs, slog.Duration("retry_in", retry.In.Round(time.Millisecond)))
 	}
-	var panicked *PanicError
-	if errors.As(err, &panicked) {
+	if panicked, ok := errors.AsType[*PanicError](err); ok {
 		attrs = append(attrs, slog.String("stack", string(panicked.Stack)))
 	}
 	l.logOrCount(r, how, err, attrs...)

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -24,7 +26,7 @@ func (r *Run) Commit(ctx context.Context, ops ...registry.Op) (registry.Rev, err
 	}
 	var rev registry.Rev
 	err := r.gate.write(ctx, "commit", func(ctx context.Context) (err error) {
-		rev, err = r.gate.owned.Commit(ctx, ops...)
+		rev, err = r.gate.ownership().Commit(ctx, ops...)
 		return err
 	})
 	return rev, err
@@ -45,7 +47,7 @@ func (r *Run) Checkpoint(ctx context.Context, data []byte, ops ...registry.Op) e
 		r.saved = bytes.Clone(data)
 		return nil
 	}
-	return r.gate.write(ctx, "checkpoint", func(ctx context.Context) error { return r.gate.owned.Save(ctx, data, ops...) })
+	return r.gate.write(ctx, "checkpoint", func(ctx context.Context) error { return r.gate.ownership().Save(ctx, data, ops...) })
 }
 
 // Resume returns the data of the latest Checkpoint of the shard, nil if there is none. It is a
@@ -57,7 +59,7 @@ func (r *Run) Resume(ctx context.Context) ([]byte, error) {
 	if r.gate == nil {
 		return bytes.Clone(r.saved), nil
 	}
-	data, err := r.gate.owned.State(ctx)
+	data, err := r.gate.ownership().State(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("resume: %w", err)
 	}
@@ -79,7 +81,7 @@ func (r *Run) Yield() <-chan struct{} {
 	if r.signal == nil {
 		return nil
 	}
-	return r.signal.asked
+	return r.signal.channel()
 }
 
 // Logger returns the logger of the executor with the attributes job, shard, run and attempt. For a
@@ -95,8 +97,37 @@ func (r *Run) Logger() *slog.Logger {
 // gate refuses writes of a run whose context has ended. That may be before its handler
 // returns, such as after a timeout.
 type gate struct {
-	ctx   context.Context // the run's
-	owned *coordinator.Ownership
+	ctx context.Context // the run's
+	run *claimedRun
+
+	mu     sync.Mutex
+	owned  *coordinator.Ownership // nil before the first use
+	closed bool
+}
+
+// ownership returns the access of the run to the registry.
+func (g *gate) ownership() *coordinator.Ownership {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.owned == nil {
+		e, c := g.run.e, &g.run.claim
+		g.owned = coordinator.NewOwnership(g.run.task.ctx, e.reg, c.Session, e.keys.Data(record.Segment(c.Job), c.Shard))
+		if g.closed {
+			g.owned.Close()
+		}
+	}
+	return g.owned
+}
+
+// close makes further writes fail, and waits for those in flight.
+func (g *gate) close() {
+	g.mu.Lock()
+	owned := g.owned
+	g.closed = true
+	g.mu.Unlock()
+	if owned != nil {
+		owned.Close()
+	}
 }
 
 // write calls do, which writes, unless the run has ended. The context of do ends with the run.

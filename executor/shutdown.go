@@ -104,7 +104,7 @@ func (e *Executor) shutDown(ctx context.Context) error {
 		return nil
 	default:
 	}
-	running := e.pool.runningHandlers()
+	running := e.claimed.runningHandlers()
 	abandoned := make([]string, 0, len(running))
 	for _, h := range running {
 		abandoned = append(abandoned, h.run.ID)
@@ -138,7 +138,7 @@ func (e *Executor) drainRuns(ctx context.Context) (recorded bool) {
 		}
 	}()
 	e.member.StopClaiming() // before any run is asked to yield: this instance would claim again what it hands back
-	e.yields.askAll()
+	e.claimed.askAll()
 	e.pool.drainDelayed()
 	err := e.member.Drain(record)
 	if err != nil && e.opts.DrainTimeout > 0 {
@@ -148,7 +148,7 @@ func (e *Executor) drainRuns(ctx context.Context) (recorded bool) {
 	case <-e.pool.idle():
 	case <-finish.Done():
 	}
-	e.pool.cancelRuns(ErrDraining)
+	e.claimed.cancelAll(ErrDraining)
 	waitFor(context.WithoutCancel(ctx), cancelGrace, e.pool.idle())
 	return !errors.Is(err, errNotRecorded)
 }

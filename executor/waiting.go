@@ -65,7 +65,7 @@ func (q *queue) waitingByJob() map[string]jobWaits {
 	busy := sync.OnceValue(func() string { return fmt.Sprintf("Workers %d, busy with %s", q.bound, q.busiest()) })
 	for _, j := range q.jobs {
 		var w jobWaits
-		for _, t := range j.waiting {
+		for t := range j.waiting.all() {
 			if t.ctx.Err() != nil {
 				continue
 			}

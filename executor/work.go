@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator"
-	"github.com/rota-dev/rota/internal/record"
 )
 
 // work is the coordinator.Work of an Executor.
@@ -71,27 +70,23 @@ func (p *program) SkipDue(last, until, now time.Time) coordinator.Due {
 
 // Start is described in coordinator.Work.
 func (w work) Start(ctx context.Context, c coordinator.Run, done func(error)) {
-	now, p := w.clock(), c.Program.(*program) // made by Compile
+	added, p := time.Now(), c.Program.(*program) // made by Compile
+	now := added
+	if w.opts.Clock != nil {
+		now = w.clock()
+	}
 	w.observeClaimed(p, &c, now)
-	shard := shardOf{c.Job, c.Shard}
-	signal := w.yields.add(shard)
-	ended := func(err error) {
-		w.yields.remove(shard)
-		done(err)
+	r := &claimedRun{
+		e: w.Executor, claim: c, program: p, done: done,
+		task: task{job: c.Job, shard: c.Shard, fire: c.Fire, since: now, added: added, ctx: ctx, handsBack: p.handsBack()},
 	}
-	t := &task{job: c.Job, shard: c.Shard, fire: c.Fire, since: now, ctx: ctx, handsBack: p.handsBack()}
-	t.end = func(err error) {
-		w.observeEnded(ctx, w.newRun(p, &c), time.Time{}, outcomeOf(ctx, p, err), err)
-		ended(err)
-	}
-	t.do = func() {
-		queued := time.Since(t.added) > misfireGrace
-		reportResult(func() error { return w.callHandlerFor(ctx, &c, signal, queued) }, ended)
-	}
+	r.task.do = r.run
+	w.claimed.add(r)
 	if delay := p.startDelay(&c, now); delay > 0 {
-		w.pool.addDelayed(t, delay)
+		r.task.end = r.endUnbegun
+		w.pool.addDelayed(&r.task, delay)
 	} else {
-		w.pool.add(t)
+		w.pool.add(&r.task)
 	}
 }
 
@@ -107,70 +102,13 @@ func (p *program) startDelay(c *coordinator.Run, now time.Time) time.Duration {
 // handsBack reports whether a run that did not end is made again.
 func (p *program) handsBack() bool { return p.OnCrash == RerunElsewhere && p.Tracking == TrackRuns }
 
-// callHandlerFor calls the handler for a claimed run in a worker of the pool. Queued reports whether the
-// run waited for the worker.
-func (e *Executor) callHandlerFor(ctx context.Context, c *coordinator.Run, signal *yieldSignal, queued bool) (err error) {
-	p := c.Program.(*program) // made by Compile
-	r := e.newRun(p, c)
-	if queued && r.Reason == Scheduled {
-		r.Reason = Queued
-	}
-	called := false
-	defer func() {
-		if !called {
-			e.observeEnded(ctx, r, time.Time{}, outcomeOf(ctx, p, err), err)
-		}
-	}()
-	job, ok := e.findJob(c.Job)
-	if !ok {
-		return fmt.Errorf("run %q: %w", c.Job, ErrUnknownJob)
-	}
-	owned := coordinator.NewOwnership(ctx, e.reg, c.Session, e.keys.Data(record.Segment(c.Job), c.Shard))
-	defer owned.Close()
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	signal.setCancel(end)
-	if p.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(p.Timeout), ErrTimeout)
-		defer cancel()
-	}
-	r.gate, r.signal, r.log = &gate{ctx, owned}, signal, e.log
-	if ctx.Err() != nil {
-		return context.Cause(ctx) // the run waited until its session was lost or the next fire was due
-	}
-	number, ok := e.pool.handlerStarts(r, end)
-	if !ok {
-		return errNotBegun
-	}
-	defer e.pool.handlerReturned(number)
-	if p.always {
-		signal.setDaemon()
-	}
-	if p.Timeout > 0 {
-		defer e.runs.watchTimeout(r, time.Duration(p.Timeout))()
-	}
-	e.observeBegun(r)
-	called, err = true, errGoexit
-	began := time.Now()
-	defer func() {
-		how := outcomeOf(ctx, p, err)
-		e.runs.logEnd(r, time.Since(began), how, err)
-		e.observeEnded(ctx, r, began, how, err)
-	}()
-	handed := *r // the handler may change its Run; what is decided, logged and observed rests on r
-	err = p.yieldError(ctx, signal, handBackError(ctx, callHandler(ctx, job.Handler, &handed)))
-	return p.retryError(ctx, r, time.Since(began), err)
-}
-
 // handBackError returns the result to report for a handler that returned err. It wraps
 // ErrHandedBack if the handler stopped because this process shuts down. A panic is a failure.
 func handBackError(ctx context.Context, err error) error {
-	var panicked *PanicError
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(context.Cause(ctx), ErrDraining) && !errors.As(err, &panicked):
+	case errors.Is(context.Cause(ctx), ErrDraining) && !isPanic(err):
 		return fmt.Errorf("%w: %w", coordinator.ErrHandedBack, err)
 	case errors.Is(err, coordinator.ErrHandedBack):
 		return errors.New(err.Error()) // a handler must not be able to cause a re-run by its error

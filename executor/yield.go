@@ -9,88 +9,16 @@ import (
 	"github.com/rota-dev/rota/coordinator"
 )
 
-// shardOf names a shard of a job. It has at most one claimed run in a process.
-type shardOf struct {
-	job   string
-	shard int
-}
-
 // yieldSignal asks a claimed run to yield.
 type yieldSignal struct {
-	asked chan struct{}
-
 	mu     sync.Mutex
+	asked  chan struct{}           // closed when the run is asked; nil before the handler has called Run.Yield
 	cancel context.CancelCauseFunc // of the run's context; nil before it has one
 	ended  error                   // the cause with which the context is to end, or has ended
 	daemon bool                    // the context ends when the run is asked
 
-	wasAsked bool // asked is closed
+	wasAsked bool
 	over     bool // the run's epoch is over, because of a pause or of a new definition
-}
-
-// yieldSignals are the signals of all claimed runs that have not ended.
-type yieldSignals struct {
-	mu      sync.Mutex
-	of      map[shardOf]*yieldSignal
-	most    int  // the largest size of the map
-	closing bool // all runs are to yield, also those to come
-}
-
-// add returns the signal of a run that was claimed.
-func (y *yieldSignals) add(shard shardOf) *yieldSignal {
-	s := &yieldSignal{asked: make(chan struct{})}
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	if y.closing {
-		s.ask(ErrDraining)
-	}
-	if y.of == nil {
-		y.of = map[shardOf]*yieldSignal{}
-	}
-	y.of[shard] = s
-	y.most = max(y.most, len(y.of))
-	return s
-}
-
-// remove forgets the signal of a run that has ended.
-func (y *yieldSignals) remove(shard shardOf) {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	if delete(y.of, shard); len(y.of) == 0 && y.most > manySignals {
-		y.of, y.most = nil, 0 // a map keeps the memory of its largest size
-	}
-}
-
-// manySignals is a number of signals beyond which their map is not kept for the next fire.
-const manySignals = 1000
-
-// ask asks the run of a shard to yield, because of cause.
-func (y *yieldSignals) ask(shard shardOf, cause error) {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	if s := y.of[shard]; s != nil {
-		s.ask(cause)
-	}
-}
-
-// end ends the context of the run of a shard.
-func (y *yieldSignals) end(shard shardOf, cause error) {
-	y.mu.Lock()
-	s := y.of[shard]
-	y.mu.Unlock()
-	if s != nil {
-		s.endContext(cause)
-	}
-}
-
-// askAll asks all runs to yield, also those to come.
-func (y *yieldSignals) askAll() {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	y.closing = true
-	for _, s := range y.of {
-		s.ask(ErrDraining)
-	}
 }
 
 // endContext ends the context of the run, at once or when it gets one.
@@ -132,11 +60,24 @@ func (s *yieldSignal) ask(cause error) {
 	if s.wasAsked {
 		return
 	}
-	s.wasAsked = true
-	close(s.asked)
+	if s.wasAsked = true; s.asked != nil {
+		close(s.asked)
+	}
 	if s.daemon {
 		s.endContextLocked(ErrYield)
 	}
+}
+
+// channel returns the channel that is closed when the run is asked to yield.
+func (s *yieldSignal) channel() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asked == nil {
+		if s.asked = make(chan struct{}); s.wasAsked {
+			close(s.asked)
+		}
+	}
+	return s.asked
 }
 
 // state reports whether the run was asked to yield, and whether its epoch is over or about to be.
@@ -151,9 +92,8 @@ func (s *yieldSignal) state() (asked, over bool) {
 // its owner would make it again at once, and be asked again.
 func (p *program) yieldError(ctx context.Context, s *yieldSignal, err error) error {
 	asked, over := s.state()
-	var panicked *PanicError
 	switch yields := errors.Is(err, ErrYield) || p.always && errors.Is(context.Cause(ctx), ErrYield); {
-	case !yields, !asked, errors.As(err, &panicked), isCancelled(ctx):
+	case !yields, !asked, isPanic(err), isCancelled(ctx):
 		return err
 	case over, !p.handsBack():
 		return nil
@@ -173,13 +113,13 @@ func isCancelled(ctx context.Context) bool {
 // cause lets the owner claim it again at once.
 func (w work) Yield(job string, shard int, cause error) {
 	if errors.Is(cause, coordinator.ErrCancelled) {
-		w.yields.end(shardOf{job, shard}, ErrCancelled) // no yield: the rest of the run would not be made
+		w.claimed.end(shardOf{job, shard}, ErrCancelled) // no yield: the rest of the run would not be made
 		return
 	}
-	w.yields.ask(shardOf{job, shard}, cause)
+	w.claimed.ask(shardOf{job, shard}, cause)
 	switch {
 	case errors.Is(cause, coordinator.ErrOverlap):
-		w.yields.end(shardOf{job, shard}, ErrOverlap)
+		w.claimed.end(shardOf{job, shard}, ErrOverlap)
 	case !errors.Is(cause, coordinator.ErrNewDefinition):
 		w.pool.handBackDelayed(job, shard)
 	}

@@ -1,6 +1,7 @@
 package claimer
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -124,8 +125,11 @@ func (c *Claimer) DrainInbox() {
 	c.Inbox.recheckBlocked = false
 	c.Inbox.mu.Unlock()
 	now, clock := time.Now(), c.Clock()
-	for _, e := range ends {
+	for i, e := range ends {
 		j := e.job
+		if len(j.Ended) == cap(j.Ended) {
+			j.Ended = slices.Grow(j.Ended, countSameJob(ends[i:]))
+		}
 		j.Ended = append(j.Ended, e.EndedRun)
 		if _, frozen := c.Frozen[j]; frozen || j.awaited || e.Retry {
 			c.MarkDirty(j) // a move, a due fire or a retry waits for this end
@@ -140,6 +144,14 @@ func (c *Claimer) DrainInbox() {
 	if len(ends) > 0 && c.Running == 0 {
 		c.markWaiting(&c.held)
 	}
+}
+
+// countSameJob returns the number of ends up to the first of another job.
+func countSameJob(ends []endedRun) int {
+	if i := slices.IndexFunc(ends, func(e endedRun) bool { return e.job != ends[0].job }); i > 0 {
+		return i
+	}
+	return len(ends)
 }
 
 // setBatching lets ends stay in the inbox while earlier ends wait for others anyway.
@@ -173,6 +185,9 @@ func (in *inbox) addEnded(e endedRun, sessionLost bool) (wake bool) {
 	defer in.mu.Unlock()
 	if in.Running--; sessionLost {
 		in.cutShort++
+	}
+	if len(in.ended) == cap(in.ended) {
+		in.ended = slices.Grow(in.ended, len(in.ended)+1) // append grows a long slice by a quarter
 	}
 	in.ended = append(in.ended, e)
 	return in.Running == 0 || !in.batching || e.job.awaited

@@ -58,9 +58,10 @@ func (c *Claimer) startRuns(ctx context.Context, b startingRuns) {
 			}
 		}
 		c.Inbox.addRunning(g.Shards.Len())
+		def := e.Job()
 		for s := range g.Shards.All() {
 			r.Shard = s
-			c.Work.Start(ctx, r, c.TrackRun(ctx, j, s, e.Job()))
+			c.Work.Start(ctx, r, c.TrackRun(ctx, j, s, &def))
 		}
 		c.yieldShards(j, g.Shards)
 	}
@@ -68,12 +69,12 @@ func (c *Claimer) startRuns(ctx context.Context, b startingRuns) {
 
 // TrackRun records that the function of a run is called, and returns the function that records
 // its return, by the run's definition. The session is lost if ctx has ended by then.
-func (c *Claimer) TrackRun(ctx context.Context, j *JobState, shard int, def record.Job) func(error) {
+func (c *Claimer) TrackRun(ctx context.Context, j *JobState, shard int, def *record.Job) func(error) {
 	job := j.Claims.Job
 	c.Blocked.addRunning(job, shard)
 	return func(err error) {
 		c.Blocked.removeRunning(job, shard)
-		ended := newEndedRun(shard, err, def)
+		ended := newEndedRun(shard, err, *def)
 		ended.At = record.InstantOf(c.Clock())
 		if c.Inbox.addEnded(endedRun{j, ended}, ctx.Err() != nil) {
 			c.wake()

@@ -117,7 +117,7 @@ func (x *explorer) endHandler(s *world, p *process, shard int, err error) {
 		return
 	}
 	l, a := x.claimerOf(s, p)
-	l.TrackRun(context.Background(), a, shard, record.Job{})(err)
+	l.TrackRun(context.Background(), a, shard, &record.Job{})(err)
 	l.DrainInbox()
 	if !x.skips && !x.fromEnds {
 		a.Ended[len(a.Ended)-1].At = 0 // of no effect, and fewer worlds differ

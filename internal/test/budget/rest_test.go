@@ -88,6 +88,34 @@ func TestBudget_HeapOfShardsAndFires(t *testing.T) {
 	assert.LessOrEqual(t, (many[1]-many[0])/10/most, 1)
 }
 
+// Thousands of shards may fire at one instant, and each run costs processor time before the last one begins. Most of it is
+// that of allocations.
+func TestBudget_AllocationsOfARun(t *testing.T) {
+	defer onecpu.Hold()()
+	const shards, fires = 10_000, 5
+	synctest.Test(t, func(t *testing.T) {
+		s := newMemory()
+		f := newFleet(t, s)
+		defer f.stop()
+		job := idle(shards)
+		job.Schedule = executor.Every(time.Second)
+		f.start("a", job)
+		f.awaitAssigned(1)
+		var before, after runtime.MemStats
+		sleepUntilHalf(time.Second)
+		time.Sleep(2 * time.Second)
+		s.count(t)
+		runtime.ReadMemStats(&before)
+		time.Sleep(fires * time.Second)
+		runtime.ReadMemStats(&after)
+		allocations := float64(after.Mallocs-before.Mallocs) / fires / shards
+		bytes := float64(after.TotalAlloc-before.TotalAlloc) / fires / shards
+		t.Logf("a run of a job of %d shards: %.1f allocations, %.0f bytes", shards, allocations, bytes)
+		assert.LessOrEqual(t, allocations, 9.0)
+		assert.LessOrEqual(t, bytes, 1792.0)
+	})
+}
+
 // A group bounds its jobs by the member record, which holds their names.
 func TestBudget_MemberRecordOfManyNames(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
