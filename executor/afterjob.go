@@ -2,7 +2,6 @@ package executor
 
 import (
 	"fmt"
-	"maps"
 	"strings"
 	"time"
 
@@ -137,16 +136,19 @@ func (f *followedFires) fireOf(released time.Time) time.Time {
 // checkCirclesLocked reports jobs that, with those registered before, follow each other in a circle. The caller
 // holds e.mu.
 func (e *Executor) checkCirclesLocked(jobs []Job) error {
-	all := maps.Clone(e.jobs)
-	maps.DeleteFunc(all, func(name string, _ *Job) bool { return e.withdrawn[name] })
+	added := make(map[string]*Job, len(jobs))
 	for i := range jobs {
-		all[jobs[i].Name] = &jobs[i]
+		added[jobs[i].Name] = &jobs[i]
 	}
 	followed := func(name string) []string {
-		if j, ok := all[name]; ok {
-			return j.Schedule.After()
+		j, ok := added[name]
+		if !ok && !e.withdrawn[name] {
+			j = e.jobs[name]
 		}
-		return nil
+		if j == nil {
+			return nil
+		}
+		return j.Schedule.After()
 	}
 	for _, j := range jobs {
 		if circle := record.FindCircle(j.Name, followed); circle != nil {

@@ -2,7 +2,9 @@ package executor_test
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/registry/memory"
 )
 
 func TestRegister(t *testing.T) {
@@ -78,4 +81,27 @@ func TestRegister(t *testing.T) {
 		synctest.Wait()
 		assert.Contains(t, log.String(), replaced)
 	})
+}
+
+// Programs that read their jobs from elsewhere register them one by one.
+func TestRegister_TakesNoLongerForManyJobsThanForFew(t *testing.T) {
+	e, err := executor.New(memory.New().Client("a"), "test", executor.Options{Instance: "a"})
+	require.NoError(t, err)
+	registered := 0
+	bytesFor := func(jobs int) uint64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range jobs {
+			registered++
+			name := fmt.Sprintf("job-%05d", registered)
+			require.NoError(t, e.Register(executor.Job{Name: name, Schedule: executor.Every(time.Minute), Handler: takes(0)}))
+		}
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	first := bytesFor(500)
+	bytesFor(3500)
+	last := bytesFor(500)
+	t.Logf("500 jobs: %d bytes; after 4,000: %d bytes", first, last)
+	assert.LessOrEqual(t, last, 3*first)
 }

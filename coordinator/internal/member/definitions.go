@@ -26,7 +26,9 @@ func (m *Member) OfferLocal(defs map[string]json.RawMessage, locals map[string]s
 	m.ChangeState(func() {
 		maps.Copy(m.Defs, defs)
 		maps.Copy(m.revisions, revs)
-		maps.DeleteFunc(m.locals, func(job, _ string) bool { _, again := defs[job]; return again })
+		for job := range defs {
+			delete(m.locals, job)
+		}
 		if m.locals == nil && len(locals) > 0 {
 			m.locals = map[string]string{}
 		}
