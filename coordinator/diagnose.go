@@ -70,6 +70,7 @@ const (
 	FindingUnowned     FindingKind = "unowned"     // shards have no owner
 	FindingStuck       FindingKind = "stuck"       // shards are blocked or frozen, or runs wait for a worker
 	FindingProblem     FindingKind = "problem"     // a plan names another problem
+	FindingLost        FindingKind = "lost"        // the store has lost records, see StoreLoss
 )
 
 // Diagnose checks all records of the group. None of the states that it finds, such as a damaged record or

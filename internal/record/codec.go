@@ -126,11 +126,12 @@ func DecodeEnds(b []byte) (Ends, error) {
 // DecodeMeta decodes the record of a namespace. It fails with ErrNewerFormat if this version
 // must not write to the namespace.
 func DecodeMeta(b []byte) (Meta, error) {
-	m, err := Decode[Meta](b)
+	m, extra, err := decodeKeeping[Meta](b)
+	m.extra = extra
 	if err == nil && m.Format > Format {
 		err = fmt.Errorf("%w: format %d, this version knows %d", ErrNewerFormat, m.Format, Format)
 	}
-	return m, err
+	return *m, err
 }
 
 // DecodeDefinition returns the compact JSON of a definition and the part that planning needs.

@@ -311,3 +311,18 @@ func FuzzDecodePlan(f *testing.F) {
 		require.NoError(t, err)
 	})
 }
+
+func TestPlan_IntentHasTheOverride(t *testing.T) {
+	stored, over := json.RawMessage(`{"name":"job","shards":2,"timeout":"1m"}`), json.RawMessage(`{"max_attempts":7,"timeout":null}`)
+	merged, err := MergeDefinition(stored, over)
+	require.NoError(t, err)
+	e, err := NewEpoch(1, 1, merged)
+	require.NoError(t, err)
+	e.Stored = stored
+	p := &Plan{Job: "job", Epochs: []Epoch{e}, Paused: true, GroupPause: &OwnHold{Stopped: true}}
+	c := p.Intent()
+	assert.JSONEq(t, string(over), string(c.Override))
+	assert.False(t, c.Paused, "the group's")
+	assert.True(t, c.Stopped)
+	assert.Equal(t, "stop schedule; override max_attempts timeout", c.Describe())
+}

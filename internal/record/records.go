@@ -14,14 +14,6 @@ import (
 // Format is the newest format of records that this version reads and writes.
 const Format = 1
 
-// Meta is the record of a namespace.
-type Meta struct {
-	Format int `json:"format"`
-	// FenceBase is added to commit numbers to make fences, so that fences keep growing after the
-	// store has been restored or replaced.
-	FenceBase uint64 `json:"fence_base"`
-}
-
 // Instance is the value of an instance's owned key.
 type Instance struct {
 	Session registry.SessionID `json:"session"`

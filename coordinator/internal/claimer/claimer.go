@@ -87,6 +87,7 @@ type Claimer struct {
 	Flushing bool        // ends are written now
 
 	WritesInFlight int
+	LastCommit     uint64 // the newest commit of this claimer
 	results        chan WriteResult
 	startQueue     []startingRuns // claimed and not started, because the session was suspended
 }

@@ -187,6 +187,7 @@ func (c *Claimer) ApplyResult(ctx context.Context, w WriteResult) error {
 		}
 		return c.handleFailedWrite(w)
 	}
+	c.LastCommit = max(c.LastCommit, w.Rev.Seq)
 	for _, e := range w.Load.Parts {
 		j := e.Job
 		j.Rev, j.Claims, j.ClaimedAt = w.Rev, e.decision.Claims, e.decision.ClaimedAt

@@ -44,6 +44,7 @@ const (
 	Unowned     Kind = "unowned"     // shards have no owner
 	Stuck       Kind = "stuck"       // shards or runs wait for long
 	Problem     Kind = "problem"     // the plan names another problem
+	Lost        Kind = "lost"        // the store has lost records
 )
 
 // Finding is something that an operator should know.
@@ -108,8 +109,10 @@ func (d *diagnosis) decode() {
 		if !slices.Contains(d.Foreign, d.Keys.Meta()) && len(d.Members)+len(d.Jobs) > 0 {
 			d.add(Finding{Warning, Missing, "", d.Keys.Meta(), "the record of the namespace is missing", "it is created at the next join; if fences were raised, call Operator.RaiseFences again"})
 		}
-	} else if _, err := record.DecodeMeta(d.Meta.Value); err != nil {
+	} else if meta, err := record.DecodeMeta(d.Meta.Value); err != nil {
 		d.addUnreadable(*d.Meta, "", err)
+	} else if meta.Incident != nil {
+		d.add(describeLoss(meta.Incident, d.Keys.Meta()))
 	}
 	for _, e := range d.Instances {
 		d.live[e.Owner] = true
@@ -187,6 +190,24 @@ func (d *diagnosis) decodeControl(e registry.Entry) {
 		return
 	}
 	d.controls[e.Key.Name()] = c
+}
+
+// describeLoss returns the finding about a loss of records.
+func describeLoss(in *record.Incident, key registry.Key) Finding {
+	what := "the store was wiped or replaced"
+	if in.Kind == record.IncidentRewound {
+		what = "the store was set back to an earlier state"
+	}
+	unknown := ""
+	if !in.Operators {
+		unknown = "; which instances and hosts were disabled, and who paused what, no instance knew"
+	}
+	return Finding{
+		Error, Lost, "", key,
+		fmt.Sprintf("%s, as %s noticed at %v. Lost: watermarks, pending triggers and retries, counts, checkpoints. %d control records were restored from memory%s",
+			what, in.By, in.Noticed, in.Restored, unknown),
+		"rota restore FILE, if there is a dump; compare rota jobs with what was paused; then rota acknowledge. If databases refuse fences: rota raise-fences",
+	}
 }
 
 func (d *diagnosis) addUnreadable(e registry.Entry, job string, err error) {

@@ -55,6 +55,13 @@ func (e *Elector) IsLeading() bool {
 	return e.leading
 }
 
+// LedLast reports whether this incarnation is the last leader that it has observed.
+func (e *Elector) LedLast() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.State.Leader.Incarnation == e.Self.ID
+}
+
 func (e *Elector) setLeading(leading bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

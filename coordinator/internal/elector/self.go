@@ -33,6 +33,8 @@ type Self struct {
 	AnswerReading        func(reading record.Instant) // publishes this clock's time as the answer to a leader's reading
 	CheckRecords         func()                       // requests a check of the incarnation's own records
 	ReportUncheckedClock func()
+	// KeepIntents receives the control records that a leader knew at the end of its term.
+	KeepIntents func(controls map[string]*record.Control, group *record.GroupControl)
 }
 
 // Fresh are the options of a linearizable read.

@@ -91,7 +91,10 @@ var guardSites = []guardSite{
 	{"Operator.deleteStates Delete", []string{"save: delete state"}},
 	{"Member.decideDefinitionWrite Create", []string{"operate: first definition"}},
 	{"Member.decideDefinitionWrite Set", []string{"operate: set definition"}},
-	{"Member.readFenceBase Create", []string{"operate: first other"}},
+	{"Member.readMeta Create", []string{"operate: first other"}},
+	{"Member.readMeta Set", []string{"operate: set other"}},
+	{"Member.recordRestored Set", []string{"operate: set other"}},
+	{"Member.restoreIntents Create", []string{"operate: first control"}},
 
 	{"Writes.commitThen Alive", []string{"save: alive", "operate: alive"}},
 	{"Ownership.Save Create", []string{"save: first state"}},
@@ -142,6 +145,7 @@ var testedElsewhere = map[string]string{
 	"save: set state":            "TestOwned_Save/does not overwrite what another hand has written, until State has been called",
 	"operate: alive":             "TestRun_CommitIsJudgedByTheStore, of package executor",
 	"operate: first other":       "TestMember_FenceBase",
+	"operate: set other":         "TestStoreLoss_Guards",
 }
 
 func TestGuards_AreAllCaughtSomewhere(t *testing.T) {

@@ -22,6 +22,7 @@ type Feed[T any] struct {
 	records    map[string]decoded[T]
 	unreadable map[string]unreadable // records that could not be decoded
 	synced     bool                  // a snapshot has been applied
+	newest     uint64                // the highest commit that the feed knows of
 	readers    []*Reader[T]
 }
 
@@ -120,6 +121,7 @@ func (r *Reader[T]) Drain(fn func(Update[T])) (synced bool) {
 // RecordWrite applies a write of this process without waiting for its event.
 func (f *Feed[T]) RecordWrite(name string, rev registry.Rev, value T) {
 	f.mu.Lock()
+	f.newest = max(f.newest, rev.Seq)
 	f.setRecord(Update[T]{Name: name, Rev: rev, Value: value})
 	f.mu.Unlock()
 	f.wakeReaders()
@@ -151,7 +153,9 @@ func (f *Feed[T]) ApplyBatch(b registry.Batch) {
 		puts = append(puts, n)
 	}
 	f.mu.Lock()
+	f.newest = max(f.newest, b.Rev.Seq)
 	for _, n := range puts {
+		f.newest = max(f.newest, n.Rev.Seq)
 		f.setRecord(n)
 	}
 	for _, k := range b.Deletes {
@@ -224,6 +228,13 @@ func (f *Feed[T]) markDirty(name string) {
 	for _, r := range f.readers {
 		r.dirty[name] = struct{}{}
 	}
+}
+
+// NewestCommit returns the highest commit that the feed knows of.
+func (f *Feed[T]) NewestCommit() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.newest
 }
 
 // Values returns the decoded records by name.

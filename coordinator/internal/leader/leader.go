@@ -104,6 +104,7 @@ func leadTerm(ctx context.Context, elector *elector.Elector, term registry.Rev, 
 	l.ends = followDirectory(ctx, &wg, l, elector.Self.Keys.Ends(), decodeEnds(elector.Self.Keys))
 	l.plans = plans.NewReader(l.wakeUp)
 	defer l.plans.Close()
+	defer l.keepIntents()
 	return l.runRounds(ctx, &wg)
 }
 

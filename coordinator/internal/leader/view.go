@@ -147,3 +147,16 @@ func (l *Leader) applyWaiting(n feed.Update[record.Member]) bool {
 	l.idle = idle
 	return true
 }
+
+// keepIntents passes on the control records that this leader knows, for a store that loses them. A term
+// that ends before all records have been delivered knows none.
+func (l *Leader) keepIntents() {
+	if !l.synced || l.View.Group.GroupControl == nil {
+		return
+	}
+	known := make(map[string]*record.Control, len(l.View.Control))
+	for segment, c := range l.View.Control {
+		known[segment] = c.Control
+	}
+	l.Self.KeepIntents(known, l.View.Group.GroupControl)
+}

@@ -17,42 +17,73 @@ import (
 // the session of a crashed predecessor lasts. The error's text names its process and host.
 var ErrNameTaken = errors.New("instance name taken")
 
-// enterNamespace checks that this version may use the namespace, and joins the group.
-func (m *Member) enterNamespace(ctx context.Context, in *Incarnation) (fenceBase uint64, published PublishedState, err error) {
-	if fenceBase, err = m.readFenceBase(ctx); err == nil {
+// enterNamespace checks that this version may use the namespace, and joins the group. If records that
+// this process remembers are lost, it raises the fences and restores intents before it returns.
+func (m *Member) enterNamespace(ctx context.Context, in *Incarnation) (published PublishedState, err error) {
+	meta, err := m.readMeta(ctx, 0)
+	if err == nil && m.seen.noticesLoss(&meta) {
+		err = m.handleLoss(ctx, &meta) // before a plan of a paused job can be made
+	}
+	if err == nil {
 		published, err = m.joinGroup(ctx, in)
 	}
-	return fenceBase, published, err
+	if err == nil && m.seen.hasRewound(&meta, published.Rev.Seq) {
+		if meta, err = m.readMeta(ctx, published.Rev.Seq); err == nil && m.seen.noticesLoss(&meta) {
+			err = m.handleLoss(ctx, &meta)
+		}
+	}
+	if err == nil {
+		if m.seen.id != "" && m.seen.id != meta.ID && meta.Incident == nil {
+			m.Log.Info("the store was replaced or set back, and an operator has acknowledged it", "from", m.seen.id, "id", meta.ID, "fence_base", meta.FenceBase)
+		}
+		in.fenceBase = meta.FenceBase
+		m.seen.adopt(&meta, published.Rev.Seq)
+	}
+	return published, err
 }
 
-// readFenceBase reads the fence base, which is added to commit numbers to make fences. It fails
-// if the namespace has a newer format. The first member creates the record.
-func (m *Member) readFenceBase(ctx context.Context) (uint64, error) {
+// readMeta reads the record of the namespace, and fails if the namespace has a newer format. The first
+// member creates the record. One that remembers another state of the store than it finds writes that
+// into the record. joinCommit is as in storeMemory.reconcile.
+func (m *Member) readMeta(ctx context.Context, joinCommit uint64) (record.Meta, error) {
 	for {
+		meta := record.Meta{Format: record.Format}
 		e, err := m.Reg.Get(ctx, m.Keys.Meta(), Fresh)
 		switch {
 		case err == nil:
-			meta, err := record.DecodeMeta(e.Value)
+			meta, err = record.DecodeMeta(e.Value)
 			if m.shouldRetryMeta(err) && sleepContext(ctx, claimer.RefusedRetryDelay) {
 				continue
 			}
 			if err != nil {
-				return 0, fmt.Errorf("read %s: %w", m.Keys.Meta(), err)
+				return meta, fmt.Errorf("read %s: %w", m.Keys.Meta(), err)
 			}
-			return meta.FenceBase, nil
 		case errors.Is(err, registry.ErrNotFound):
-			value, err := record.Encode(record.Meta{Format: record.Format})
-			if err != nil {
-				return 0, err
-			}
-			_, err = registry.Apply(ctx, m.Reg, registry.Txn{Then: []registry.Op{registry.Create(m.Keys.Meta(), value)}})
-			if err != nil && !errors.Is(err, registry.ErrConflict) {
-				return 0, fmt.Errorf("create %s: %w", m.Keys.Meta(), err)
-			}
 		case m.shouldRetryMeta(err) && sleepContext(ctx, claimer.RefusedRetryDelay):
+			continue
 		case !registry.Retryable(err) || !sleepContext(ctx, readRetryDelay):
-			return 0, fmt.Errorf("read %s: %w", m.Keys.Meta(), err)
+			return meta, fmt.Errorf("read %s: %w", m.Keys.Meta(), err)
+		default:
+			continue
 		}
+		exists := err == nil
+		next, changed := m.seen.reconcile(meta, exists, joinCommit, m.Name, record.InstantOf(m.Clock()))
+		if !changed {
+			return meta, nil
+		}
+		value, err := record.Encode(next)
+		if err != nil {
+			return meta, err
+		}
+		op := registry.Create(m.Keys.Meta(), value)
+		if exists {
+			op = registry.Set(m.Keys.Meta(), e.Modified, value)
+		}
+		_, err = registry.Apply(ctx, m.Reg, registry.Txn{Then: []registry.Op{op}})
+		if err != nil && !errors.Is(err, registry.ErrConflict) {
+			return meta, fmt.Errorf("write %s: %w", m.Keys.Meta(), err)
+		}
+		// Another member may have written the record: read the stored version.
 	}
 }
 
@@ -81,7 +112,7 @@ func (m *Member) shouldRetryMeta(err error) bool {
 // one was refused, so the instance key decides whether the transaction was applied.
 func (m *Member) joinGroup(ctx context.Context, in *Incarnation) (PublishedState, error) {
 	published := m.ComposeState(in)
-	// readFenceBase made a fresh read, and later reads of a handle never return older data.
+	// readMeta made a fresh read, and later reads of a handle never return older data.
 	if err := m.storeDefinitions(ctx, published.defs, registry.ReadOptions{}); err != nil {
 		return PublishedState{}, err
 	}

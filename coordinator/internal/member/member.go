@@ -42,6 +42,7 @@ type Member struct {
 	Log            *slog.Logger
 	Blocked        claimer.BlockedShards
 	planning       elector.PlanningCalls
+	seen           storeMemory   // owned by the goroutine of Run
 	leaveRequested chan struct{} // closed by Leave
 	leaveOnce      sync.Once
 
@@ -77,6 +78,12 @@ type Incarnation struct {
 	plans        *feed.Feed[*record.Plan]
 	publishNudge chan struct{} // one slot: the member record may have to change
 	joinCommit   uint64        // the commit that created its records
+	fenceBase    uint64        // added to commit numbers to make fences
+
+	// The control records that the incarnation knew at the end of its last term. Written by the loops,
+	// read when they have ended.
+	controls map[string]*record.Control
+	group    *record.GroupControl
 
 	// Guarded by Member.mu.
 	publishedVersion int            // the Member.recordVersion that the member record shows
@@ -176,13 +183,13 @@ func (m *Member) runIncarnation(ctx context.Context, s registry.Session) error {
 	// The claimer of this incarnation finds out anew which definitions and claims are affected.
 	m.ChangeState(func() { m.unsupported, m.ahead = map[string]bool{}, map[string]record.Ahead{} })
 	m.setJoinStep("the records of the namespace, the definitions, and the name")
-	base, published, err := m.enterNamespace(ctx, in)
+	published, err := m.enterNamespace(ctx, in)
 	if err != nil {
 		end(err)
 		return context.Cause(ctx) // an earlier error of the feed of plans may be the cause
 	}
 	in.joinCommit = published.Rev.Seq
-	in.Claimer = claimer.New(m.configureClaimer(in, log, base), plans)
+	in.Claimer = claimer.New(m.configureClaimer(in, log), plans)
 	in.Elector = elector.New(m.describeSelf(in), leader.LeadByPlans(plans), log)
 
 	m.logJoined(log, published.Member.Jobs)
@@ -195,6 +202,7 @@ func (m *Member) runIncarnation(ctx context.Context, s registry.Session) error {
 	<-ctx.Done()
 	m.setIncarnation(nil)
 	tasks.Wait()
+	m.remember(in)
 	m.reportIncarnationEnd(log, in, context.Cause(ctx))
 	return context.Cause(ctx)
 }
@@ -256,10 +264,10 @@ func (m *Member) handleUnblocked() {
 }
 
 // configureClaimer returns what the claimer of an incarnation needs of the member.
-func (m *Member) configureClaimer(in *Incarnation, log *slog.Logger, fenceBase uint64) claimer.Config {
+func (m *Member) configureClaimer(in *Incarnation, log *slog.Logger) claimer.Config {
 	cfg := claimer.Config{
 		Me: in.ID, Session: in.Session, Reg: m.Reg, Keys: m.Keys, Work: m.Work, Log: log, Blocked: &m.Blocked,
-		FenceBase: fenceBase, AwaitsReturn: m.grace > 0, Closed: m.isDraining(), Clock: m.Clock,
+		FenceBase: in.fenceBase, AwaitsReturn: m.grace > 0, Closed: m.isDraining(), Clock: m.Clock,
 		SetSupported: m.setSupported, PublishAhead: m.publishAhead, OnClockJump: func() { m.reportClockJump(in) }, Events: m.events,
 	}
 	if m.comparesClocks {
@@ -279,6 +287,9 @@ func (m *Member) describeSelf(in *Incarnation) elector.Self {
 		AnswerReading:        func(reading record.Instant) { m.answerReading(in, reading) },
 		CheckRecords:         func() { m.requestRecordCheck(in) },
 		ReportUncheckedClock: m.reportUncheckedClock,
+		KeepIntents: func(controls map[string]*record.Control, group *record.GroupControl) {
+			in.controls, in.group = controls, group
+		},
 	}
 }
 

@@ -34,7 +34,7 @@ func Commands(s *settings.Settings) []*cobra.Command {
 		cmd.Flags().StringVar(&c.by, "by", "", "who acts, for the record (default: ROTA_BY, or the user of the system)")
 		cmd.Flags().StringVar(&c.reason, "reason", "", "why, for the record; rota acts lists it")
 	}
-	return append(all, c.raiseFences()) // which no record of acts lists
+	return append(all, c.raiseFences(), c.acknowledge()) // which no record of acts lists
 }
 
 // commands holds the flags that all verbs have.

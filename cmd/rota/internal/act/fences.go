@@ -42,3 +42,32 @@ Stop all instances, restore the store, run this command, and start the instances
 	cmd.Flags().Uint64Var(&above, "above", 0, "the greatest fence that any database has stored")
 	return settings.Limit(cmd, flags...)
 }
+
+func (c *commands) acknowledge() *cobra.Command {
+	return settings.Limit(&cobra.Command{
+		Use:   "acknowledge",
+		Short: "End the report that the store has lost records",
+		Long: `Acknowledge ends the report of instances that the store was wiped, replaced or set back, in all groups of
+the namespace. Until then rota doctor reports an error, and rota check is critical.
+
+Run it after rota restore, if there is a dump, or at once if the store is new on purpose. Compare rota
+jobs with what was paused, disabled and overridden before: instances have restored what they
+remembered, with the reason "restored from memory" in rota acts.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
+				loss, err := op.StoreLoss(ctx)
+				if err != nil {
+					return err
+				}
+				if loss == nil {
+					return c.print(cmd, view.Done{Verb: "acknowledge", Text: "no loss of records is on record"})
+				}
+				if err := op.AcknowledgeLoss(ctx); err != nil {
+					return err
+				}
+				return c.print(cmd, view.Done{Verb: "acknowledge", Text: "acknowledged: " + view.LossText(loss)})
+			})
+		},
+	}, flags...)
+}

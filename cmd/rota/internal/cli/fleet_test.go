@@ -84,6 +84,13 @@ var word = regexp.MustCompile(`'[^']*'|[^ ]+`)
 
 func (f *fleet) runContext(ctx context.Context, line, input string) result {
 	f.t.Helper()
+	r := f.runUnedited(ctx, line, input)
+	return result{r.code, stable(r.out), stable(r.err)}
+}
+
+// runUnedited is runContext with output that differs from run to run.
+func (f *fleet) runUnedited(ctx context.Context, line, input string) result {
+	f.t.Helper()
 	var args []string
 	for _, w := range word.FindAllString(line, -1) {
 		args = append(args, strings.Trim(w, "'"))
@@ -99,7 +106,7 @@ func (f *fleet) runContext(ctx context.Context, line, input string) result {
 	}
 	var out, errs bytes.Buffer
 	code := run(ctx, s, args, Streams{In: strings.NewReader(input), Out: &out, Err: &errs})
-	return result{code, stable(out.String()), stable(errs.String())}
+	return result{code, out.String(), errs.String()}
 }
 
 // steady replaces what differs from run to run in the records that a command reads: terms and process

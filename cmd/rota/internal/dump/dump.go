@@ -25,7 +25,8 @@ type File struct {
 	At        time.Time `json:"at"`
 	Namespace string    `json:"namespace"`
 	Group     string    `json:"group"`
-	Masked    bool      `json:"masked"` // parameters are replaced by mask
+	Masked    bool      `json:"masked"`          // parameters are replaced by mask
+	Fence     uint64    `json:"fence,omitempty"` // no fence was greater at that time
 	Records   []Record  `json:"records"`
 }
 
@@ -86,13 +87,19 @@ func read(ctx context.Context, s *settings.Settings, withCheckpoints bool) (*Fil
 	meta, err := reg.Get(ctx, keys.Meta(), registry.ReadOptions{Fresh: true})
 	if err == nil {
 		f.add(meta)
+		if m, err := record.DecodeMeta(meta.Value); err == nil {
+			f.Fence = m.FenceBase
+		}
 	} else if !errors.Is(err, registry.ErrNotFound) {
 		return nil, err
 	}
+	base, newest := f.Fence, uint64(0)
 	list := func(dir registry.Key) ([]registry.Entry, error) {
 		l, err := reg.List(ctx, dir, registry.ReadOptions{})
+		newest = max(newest, l.Rev.Seq)
 		for _, e := range l.Entries {
 			f.add(e)
+			newest = max(newest, e.Modified.Seq)
 		}
 		return l.Entries, err
 	}
@@ -114,6 +121,7 @@ func read(ctx context.Context, s *settings.Settings, withCheckpoints bool) (*Fil
 			}
 		}
 	}
+	f.Fence = base + newest
 	return f, nil
 }
 

@@ -30,7 +30,9 @@ func RestoreCommand(s *settings.Settings) *cobra.Command {
 pauses, stopped schedules, and what is disabled. Records that exist are kept. Pending triggers,
 watermarks, runs and checkpoints are not restored: each job begins with its next fire.
 
-The dump must have been made with --params. Restore raises no fences: see docs/operating.md.`,
+The dump must have been made with --params. If the store is another one than the dump's, fences
+of instances that join from then on are greater than those at the time of the dump, and the report of
+instances that the store has lost the dumped records ends, as with rota acknowledge. The fleet may run.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := load(cmd, args[0])
@@ -45,7 +47,7 @@ The dump must have been made with --params. Restore raises no fences: see docs/o
 			if err := s.Confirm(cmd, act); err != nil {
 				return err
 			}
-			v, err := store(cmd.Context(), s, entries)
+			v, err := f.store(cmd.Context(), s, entries)
 			if err != nil {
 				return s.ExplainFailure(err)
 			}
@@ -145,16 +147,13 @@ func groupControlOf(text json.RawMessage) ([]byte, error) {
 	return record.EncodeChecked(c)
 }
 
-// controlOf returns the intent of a control record without its pending triggers and backfills: they may have run since
-// the dump. The number of the last one stays, as a number that is used again would not run. Cancelled runs are
-// left out as well: the restored plan knows none of them.
+// controlOf returns the intent of a control record, without requests.
 func controlOf(text json.RawMessage) ([]byte, error) {
 	c, err := record.DecodeControl(text)
 	if err != nil {
 		return nil, err
 	}
-	c.Triggers, c.Backfills, c.Cancels = nil, nil, nil
-	return record.EncodeChecked(c)
+	return record.EncodeChecked(c.WithoutRequests())
 }
 
 // controlOfPlan returns the intent in a plan, for a job that had no control record. The pause of the group has a record
@@ -164,12 +163,61 @@ func controlOfPlan(text json.RawMessage) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := p.OwnHold()
-	return record.EncodeChecked(&record.Control{Job: p.Job, Paused: own.Paused, Stopped: own.Stopped, Disabled: p.Disabled})
+	return record.EncodeChecked(p.Intent())
+}
+
+// continueDumped makes the store's namespace the successor of the dumped one: its fences are higher, and a loss of the
+// dumped records is acknowledged. It reports whether there was one. A dump of another namespace changes nothing.
+func (f *File) continueDumped(ctx context.Context, s *settings.Settings, reg registry.Registry) (acknowledged bool, err error) {
+	var dumped record.Meta
+	for _, r := range f.Records {
+		if r.Key == "meta" && r.Value != nil {
+			dumped, err = record.DecodeMeta(r.Value)
+		}
+	}
+	if err != nil || dumped.ID == "" || f.Namespace != s.Namespace {
+		return false, err
+	}
+	to, err := record.NewKeys(s.Namespace, s.Group)
+	if err != nil {
+		return false, err
+	}
+	for {
+		meta := record.Meta{Format: record.Format, ID: record.NewMetaID()}
+		e, err := reg.Get(ctx, to.Meta(), registry.ReadOptions{Fresh: true})
+		exists := err == nil
+		if exists {
+			meta, err = record.DecodeMeta(e.Value)
+		}
+		if err != nil && !errors.Is(err, registry.ErrNotFound) {
+			return false, err
+		}
+		acknowledged = meta.Incident != nil && dumped.Continues(meta.Incident.From)
+		if meta.ID == dumped.ID || meta.Continues(dumped.ID) && !acknowledged {
+			return false, nil // the store that was dumped, or its known successor
+		}
+		if acknowledged {
+			meta.Incident = nil
+		}
+		meta.Replace(append(slices.Clone(dumped.Former), dumped.ID)...)
+		meta.RaiseFences(f.Fence)
+		value, err := record.EncodeChecked(meta)
+		if err != nil {
+			return false, err
+		}
+		op := registry.Create(to.Meta(), value)
+		if exists {
+			op = registry.Set(to.Meta(), e.Modified, value)
+		}
+		_, err = registry.Apply(ctx, reg, registry.Txn{Then: []registry.Op{op}})
+		if !errors.Is(err, registry.ErrConflict) {
+			return acknowledged, err
+		}
+	}
 }
 
 // store creates the records that do not exist.
-func store(ctx context.Context, s *settings.Settings, entries map[registry.Key][]byte) (view.Done, error) {
+func (f *File) store(ctx context.Context, s *settings.Settings, entries map[registry.Key][]byte) (view.Done, error) {
 	s.AllowWrites()
 	reg, err := s.Connect(ctx)
 	if err != nil {
@@ -191,6 +239,13 @@ func store(ctx context.Context, s *settings.Settings, entries map[registry.Key][
 			stored++
 		}
 	}
+	acknowledged, err := f.continueDumped(ctx, s, reg)
+	if err != nil {
+		return v, fmt.Errorf("after %d records: %w", stored, err)
+	}
 	v.Text = fmt.Sprintf("stored %d records, kept %d that exist", stored, kept)
+	if acknowledged {
+		v.Text += "; the loss of records is acknowledged"
+	}
 	return v, nil
 }

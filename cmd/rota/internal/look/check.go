@@ -3,6 +3,7 @@ package look
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
+	"github.com/rota-dev/rota/registry"
 )
 
 // checkOptions are the flags of check.
@@ -29,7 +31,8 @@ func (c *commands) check() *cobra.Command {
 		Short: "Check the group for monitoring, with the exit codes of Nagios",
 		Long: `Check reads the group once and exits with 0 (ok), 1 (warning), 2 (critical) or 3 (unknown).
 
-Critical: a fire has been due for longer than --max-late, or the group has no leader. Warning: a job
+Critical: a fire has been due for longer than --max-late, the group has no leader, or the store has lost
+records and nobody has run rota acknowledge. Warning: a job
 has a problem, shards without an owner, or shards whose latest attempt failed; or a clock is wrong, or
 a record cannot be read. Unknown: the group could not be read. Paused jobs are ok, and so is an
 instance that restarts, until a fire is late.`,
@@ -72,7 +75,13 @@ func (c *commands) runCheck(ctx context.Context, o *checkOptions) view.Check {
 	if err != nil {
 		return view.CheckFailed(err, time.Now())
 	}
-	return view.CheckOf(st, o.filter, o.maxLate)
+	v := view.CheckOf(st, o.filter, o.maxLate)
+	loss, err := op.StoreLoss(ctx)
+	if err != nil && !errors.Is(err, registry.ErrForeign) {
+		return view.CheckFailed(err, time.Now())
+	}
+	v.AddLoss(loss)
+	return v
 }
 
 func (o *checkOptions) print(cmd *cobra.Command, v *view.Check) error {

@@ -98,6 +98,24 @@ func CheckOf(st coordinator.GroupStatus, f JobsFilter, maxLate time.Duration) Ch
 	return v
 }
 
+// AddLoss makes the check critical because of a loss of records that no operator has acknowledged; nil is none.
+func (v *Check) AddLoss(loss *coordinator.StoreLoss) {
+	if loss == nil {
+		return
+	}
+	v.Code, v.Result = CheckCritical, results[CheckCritical]
+	v.Reasons = append([]string{LossText(loss) + ": see rota doctor"}, v.Reasons...)
+}
+
+// LossText describes a loss of records in a few words.
+func LossText(loss *coordinator.StoreLoss) string {
+	what := "the store was wiped or replaced"
+	if loss.Kind == coordinator.StoreRewound {
+		what = "the store was set back"
+	}
+	return fmt.Sprintf("%s, as %s noticed at %s", what, loss.By, loss.Noticed.UTC().Format(time.RFC3339))
+}
+
 // reason returns the problem that the leader reports, or else the state in words.
 func (j *Job) reason() string {
 	if j.Problem != "" {

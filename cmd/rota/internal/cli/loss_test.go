@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/executor"
+)
+
+// TestStoreLoss has the part of docs/operating/backup.md about a store that is wiped while the fleet runs.
+func TestStoreLoss(t *testing.T) {
+	var r ran
+	jobs := func(string) []executor.Job {
+		return []executor.Job{
+			{Name: "tenants", Schedule: executor.Every(time.Minute), Shards: 2, Handler: &r},
+			{Name: "export", Schedule: executor.Every(time.Minute), Handler: &r},
+		}
+	}
+	inNight(t, jobs, func(t *testing.T, n *night) {
+		n.startThree()
+		n.do(t, "pause export --reason 'quarter end'", "disable --instance web-9")
+		time.Sleep(time.Minute)
+		saved := n.runUnedited(t.Context(), "dump --params", "")
+		require.Equal(t, exit.OK, saved.code, saved.err)
+		file := filepath.Join(t.TempDir(), "rota.json")
+		require.NoError(t, os.WriteFile(file, []byte(saved.out), 0o600))
+		require.Equal(t, exit.OK, n.run("check").code)
+		r.take()
+		atDump := r.highest()
+
+		n.server.Wipe()
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, map[string]int{"tenants": 10}, perJob(r.take()))
+		check := n.run("check")
+		assert.Equal(t, 2, check.code)
+		assert.Contains(t, check.out, "the store was wiped or replaced")
+		doctor := n.run("doctor")
+		assert.NotEqual(t, exit.OK, doctor.code)
+		for _, text := range []string{"the store was wiped or replaced", "rota restore", "acknowledge.", "rota raise-fences"} {
+			assert.Contains(t, doctor.out, text)
+		}
+		restored := n.run("restore " + file + " --yes")
+		require.Equal(t, exit.OK, restored.code, restored.err)
+		assert.Contains(t, restored.out, "the loss of records is acknowledged")
+		assert.Equal(t, exit.OK, n.run("check").code)
+		assert.NotContains(t, n.run("restore "+file+" --yes").out, "acknowledged", "once")
+
+		n.server.Wipe()
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, 2, n.run("check").code)
+		done := n.run("acknowledge")
+		require.Equal(t, exit.OK, done.code, done.err)
+		assert.Contains(t, done.out, "acknowledged: the store was wiped or replaced, as web-")
+		assert.Equal(t, exit.OK, n.run("check").code)
+		assert.Contains(t, n.run("acknowledge").out, "no loss of records is on record")
+		n.server.Expire("web-1")
+		time.Sleep(time.Minute)
+		assert.Equal(t, exit.OK, n.run("check").code)
+		assert.Zero(t, perJob(r.take())["export"])
+
+		n.stopAll()
+		r.fence = 0
+		n.replaceStore(t, nil)
+		require.Equal(t, exit.OK, n.run("restore "+file+" --yes").code)
+		n.launch("web-1")
+		time.Sleep(2 * time.Minute)
+		assert.NotZero(t, perJob(r.take())["tenants"])
+		assert.Greater(t, r.highest(), atDump)
+		assert.Equal(t, exit.OK, n.run("check").code, "nobody remembers")
+	})
+}
+
+// perJob counts runs by job.
+func perJob(runs map[string]int) map[string]int {
+	all := map[string]int{}
+	for text, count := range runs {
+		for i := range text {
+			if text[i] == ' ' {
+				all[text[:i]] += count
+				break
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,267 @@
+package member_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/coordinator/internal/coordtest"
+	"github.com/rota-dev/rota/coordinator/internal/membertest"
+	"github.com/rota-dev/rota/internal/record"
+)
+
+const lossLine = "the store has lost records"
+
+// startPaused starts members a, b, ... that offer the jobs held and free, a leading, and pauses the
+// first. It also disables a shard of the other, and an instance for it.
+func startPaused(t *testing.T, g *membertest.Group, n int) *coordinator.Operator {
+	t.Helper()
+	defs := []string{coordtest.Def("free", 0, 4, ""), coordtest.Def("held", 0, 2, "")}
+	for i := range n {
+		g.Start(string(rune('a'+i)), defs...)
+	}
+	op, _ := g.NewOperator()
+	require.NoError(t, op.As("kim", "quarter end").Pause(t.Context(), "held"))
+	require.NoError(t, op.Disable(t.Context(), coordinator.Scope{Job: "free", Shards: []int{3}}))
+	require.NoError(t, op.Disable(t.Context(), coordinator.Scope{Job: "free", Instances: []string{"zoe"}}))
+	membertest.SleepToMinute(2)
+	return op
+}
+
+// takeRuns returns the runs of all members by job, and the lowest and highest fence of each shard's runs.
+func takeRuns(g *membertest.Group) (runs map[string]int, lowest, highest map[string]uint64) {
+	runs, lowest, highest = map[string]int{}, map[string]uint64{}, map[string]uint64{}
+	for _, w := range g.Members {
+		for _, r := range w.TakeRuns() {
+			shard := fmt.Sprintf("%s/%d", r.Job, r.Shard)
+			runs[r.Job]++
+			if low, has := lowest[shard]; !has || r.Fence < low {
+				lowest[shard] = r.Fence
+			}
+			highest[shard] = max(highest[shard], r.Fence)
+		}
+	}
+	return runs, lowest, highest
+}
+
+func checkFencesAbove(t *testing.T, lowest, before map[string]uint64) {
+	t.Helper()
+	for shard, low := range lowest {
+		assert.Greater(t, low, before[shard], shard)
+	}
+}
+
+func readMeta(g *membertest.Group) record.Meta {
+	e, ok := g.GetRecord(g.Keys.Meta())
+	require.True(g.T, ok)
+	meta, err := record.DecodeMeta(e.Value)
+	require.NoError(g.T, err)
+	return meta
+}
+
+func TestStoreLoss_Wiped(t *testing.T) {
+	membertest.RunBubble(t, "is reported once by each process; paused jobs stay paused and fences grow", func(t *testing.T, g *membertest.Group) {
+		op := startPaused(t, g, 3)
+		_, _, before := takeRuns(g)
+		before0 := readMeta(g).ID
+		g.Server.Wipe()
+		time.Sleep(10 * time.Minute)
+		runs, lowest, _ := takeRuns(g)
+		assert.Zero(t, runs["held"], "paused before the wipe")
+		assert.GreaterOrEqual(t, runs["free"], 27)
+		assert.NotContains(t, lowest, "free/3", "disabled before the wipe")
+		checkFencesAbove(t, lowest, before)
+		for _, w := range g.Members {
+			assert.Equal(t, 1, w.Log.Count(lossLine), w.Instance())
+		}
+		loss, err := op.StoreLoss(t.Context())
+		require.NoError(t, err)
+		require.NotNil(t, loss)
+		assert.Equal(t, coordinator.StoreReplaced, loss.Kind)
+		assert.Equal(t, 2, loss.Restored)
+		assert.True(t, loss.Complete)
+		assert.NotEqual(t, before0, readMeta(g).ID)
+		acts, err := op.Acts(t.Context(), "held")
+		require.NoError(t, err)
+		require.NotEmpty(t, acts)
+		last := acts[len(acts)-1]
+		assert.Equal(t, [3]string{"rota", "restored from memory", "pause"}, [3]string{last.By, last.Reason, last.What})
+		d, err := op.Diagnose(t.Context())
+		require.NoError(t, err)
+		require.NotEmpty(t, d.Findings)
+		assert.Equal(t, coordinator.FindingLost, d.Findings[0].Kind)
+		assert.Equal(t, coordinator.SeverityError, d.Findings[0].Severity)
+
+		require.NoError(t, op.AcknowledgeLoss(t.Context()))
+		loss, err = op.StoreLoss(t.Context())
+		require.NoError(t, err)
+		assert.Nil(t, loss)
+		g.Server.Expire("a")
+		time.Sleep(time.Minute)
+		assert.Nil(t, readMeta(g).Incident, "an acknowledged loss is not reported again")
+		require.NoError(t, op.Resume(t.Context(), "held"))
+		time.Sleep(3 * time.Minute)
+		runs, _, _ = takeRuns(g)
+		assert.NotZero(t, runs["held"])
+	})
+	membertest.RunBubble(t, "leaves what a leader knew of operators: who paused, and which instances are disabled", func(t *testing.T, g *membertest.Group) {
+		op := startPaused(t, g, 1)
+		g.Server.Wipe()
+		time.Sleep(time.Minute)
+		st, err := op.Intent(t.Context(), "held")
+		require.NoError(t, err)
+		assert.Equal(t, "kim", st.HeldBy.By)
+		st, err = op.Intent(t.Context(), "free")
+		require.NoError(t, err)
+		assert.Equal(t, []string{"zoe"}, st.Disabled.Instances)
+		assert.Equal(t, []int{3}, st.Disabled.Shards)
+	})
+	membertest.RunBubble(t, "of which only a follower knows is restored from its plans, and the rest is named", func(t *testing.T, g *membertest.Group) {
+		op := startPaused(t, g, 2)
+		require.NoError(t, g.Members[0].Override(t.Context(), "free", coordinator.Override{Policies: map[string]any{"max_attempts": 7}}))
+		time.Sleep(time.Minute)
+		require.NoError(t, op.PauseGroup(t.Context()))
+		time.Sleep(time.Minute)
+		require.Equal(t, "a", g.ReadLeaderName())
+		takeRuns(g)
+		g.Server.Partition("a")
+		g.Server.Wipe()
+		time.Sleep(3 * time.Minute)
+		runs, _, _ := takeRuns(g)
+		assert.Empty(t, runs)
+		st, err := op.Intent(t.Context(), "free")
+		require.NoError(t, err)
+		assert.Equal(t, []int{3}, st.Disabled.Shards)
+		assert.Empty(t, st.Disabled.Instances, "no plan has it")
+		assert.Equal(t, 7, g.ReadPlan("free").Last().Job().MaxAttempts)
+		group, err := op.Group(t.Context())
+		require.NoError(t, err)
+		assert.True(t, group.Paused)
+		loss, err := op.StoreLoss(t.Context())
+		require.NoError(t, err)
+		require.NotNil(t, loss)
+		assert.False(t, loss.Complete)
+		assert.Equal(t, 1, g.Members[1].Log.Count("disabled instances and hosts"))
+		require.NoError(t, op.ResumeGroup(t.Context()))
+		membertest.SleepToMinute(10)
+		runs, _, _ = takeRuns(g)
+		assert.Zero(t, runs["held"], "its own pause")
+		assert.NotZero(t, runs["free"])
+	})
+	membertest.RunBubble(t, "of which nobody knows is a new store", func(t *testing.T, g *membertest.Group) {
+		op := startPaused(t, g, 1)
+		g.Members[0].Shutdown()
+		g.Server.Wipe()
+		b := g.Start("b", coordtest.Def("held", 0, 2, ""))
+		loss, err := op.StoreLoss(t.Context())
+		require.NoError(t, err)
+		assert.Nil(t, loss)
+		assert.Zero(t, b.Log.Count(lossLine))
+		assert.Zero(t, readMeta(g).FenceBase)
+	})
+	membertest.RunBubble(t, "keeps what was stored in the new store on purpose", func(t *testing.T, g *membertest.Group) {
+		op := startPaused(t, g, 1)
+		heal := g.Server.Partition("a")
+		g.Server.Wipe()
+		g.Start("b", coordtest.Def("held", 0, 2, ""))
+		require.NoError(t, op.As("lee", "").Disable(t.Context(), coordinator.Scope{Job: "held", Shards: []int{1}}))
+		heal()
+		time.Sleep(3 * time.Minute)
+		st, err := op.Intent(t.Context(), "held")
+		require.NoError(t, err)
+		assert.False(t, st.Paused)
+		assert.Equal(t, []int{1}, st.Disabled.Shards)
+	})
+}
+
+func TestStoreLoss_Rewound(t *testing.T) {
+	membertest.RunBubble(t, "is noticed, fences grow, and a pause since the backup is restored", func(t *testing.T, g *membertest.Group) {
+		defs := []string{coordtest.Def("free", 0, 4, ""), coordtest.Def("held", 0, 2, "")}
+		g.Start("a", defs...)
+		g.Start("b", defs...)
+		membertest.SleepToMinute(2)
+		rewind := g.Server.Save()
+		op, _ := g.NewOperator()
+		require.NoError(t, op.Pause(t.Context(), "held"))
+		membertest.SleepToMinute(6)
+		_, _, before := takeRuns(g)
+		rewind()
+		time.Sleep(10 * time.Minute)
+		runs, lowest, _ := takeRuns(g)
+		assert.Zero(t, runs["held"])
+		assert.NotZero(t, runs["free"])
+		checkFencesAbove(t, lowest, before)
+		loss, err := op.StoreLoss(t.Context())
+		require.NoError(t, err)
+		require.NotNil(t, loss)
+		assert.Equal(t, coordinator.StoreRewound, loss.Kind)
+		for _, w := range g.Members {
+			assert.Equal(t, 1, w.Log.Count(lossLine), w.Instance())
+		}
+	})
+}
+
+func TestStoreLoss_NoFalseAlarm(t *testing.T) {
+	for name, disturb := range map[string]func(*membertest.Group){
+		"a lost session":            func(g *membertest.Group) { g.Server.Expire("b") },
+		"the loss of all sessions":  func(g *membertest.Group) { g.Server.Expire("a"); g.Server.Expire("b"); g.Server.Expire("c") },
+		"a leader that is replaced": func(g *membertest.Group) { g.Server.Expire("a") },
+		"a restart of the store":    func(g *membertest.Group) { g.Server.Restart() },
+		"a pause of the store":      func(g *membertest.Group) { resume := g.Server.Pause(); time.Sleep(3 * membertest.TTL); resume() },
+		"a partition":               func(g *membertest.Group) { heal := g.Server.Partition("b"); time.Sleep(3 * membertest.TTL); heal() },
+		"a lost reply of a join":    func(g *membertest.Group) { g.Server.LoseReply("b", 3); g.Server.Expire("b") },
+		"raised fences": func(g *membertest.Group) {
+			op, _ := g.NewOperator()
+			require.NoError(g.T, op.RaiseFences(g.T.Context(), 1<<50))
+			g.Server.Expire("b")
+		},
+		"a meta of an older version": func(g *membertest.Group) {
+			g.WriteRecord(g.Keys.Meta(), `{"format":1,"fence_base":0}`)
+			g.Server.Expire("b")
+		},
+		"a member of the store behind": func(g *membertest.Group) {
+			catchUp := g.Server.Lag("b")
+			g.Server.Expire("b")
+			time.Sleep(time.Minute)
+			catchUp()
+		},
+	} {
+		membertest.RunBubble(t, name, func(t *testing.T, g *membertest.Group) {
+			startPaused(t, g, 3)
+			id := readMeta(g).ID
+			require.NotEmpty(t, id)
+			for range 3 {
+				disturb(g)
+				time.Sleep(2 * time.Minute)
+			}
+			meta := readMeta(g)
+			assert.Equal(t, id, meta.ID)
+			assert.Nil(t, meta.Incident)
+			for _, w := range g.Members {
+				assert.Zero(t, w.Log.Count(lossLine))
+				assert.Zero(t, w.Log.Count("acknowledged"))
+			}
+		})
+	}
+}
+
+func TestStoreLoss_Guards(t *testing.T) {
+	membertest.RunBubble(t, "a base that another instance raises at the same time stays", func(t *testing.T, g *membertest.Group) {
+		startPaused(t, g, 1)
+		g.Server.Wipe()
+		const base = 1 << 60
+		g.PutRecord(g.Keys.Meta(), `{"format":1,"fence_base":0,"id":"other"}`)
+		g.Members[0].Reg.BeforeTxn(membertest.OnFirstWrite(membertest.IsKey(g.Keys.Meta()), func() {
+			g.WriteRecord(g.Keys.Meta(), fmt.Sprintf(`{"format":1,"fence_base":%d,"id":"other","new_field":1}`, base))
+		}))
+		time.Sleep(time.Minute)
+		meta := readMeta(g)
+		assert.EqualValues(t, base, meta.FenceBase)
+		require.NotNil(t, meta.Incident)
+		assert.Contains(t, g.GetText(g.Keys.Meta()), "new_field", "of a later version")
+	})
+}
