@@ -2,6 +2,8 @@ package member_test
 
 import (
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -152,6 +154,22 @@ func TestStoreLoss_Wiped(t *testing.T) {
 		assert.Zero(t, runs["held"], "its own pause")
 		assert.NotZero(t, runs["free"])
 	})
+	membertest.RunBubble(t, "record by record is reported as well, and fences grow", func(t *testing.T, g *membertest.Group) {
+		op := startPaused(t, g, 2)
+		_, _, before := takeRuns(g)
+		for _, e := range g.Server.Dump() {
+			if _, exists := g.GetRecord(e.Key); exists {
+				g.RemoveRecord(e.Key)
+			}
+		}
+		time.Sleep(10 * time.Minute)
+		loss, err := op.StoreLoss(t.Context())
+		require.NoError(t, err)
+		require.NotNil(t, loss)
+		runs, lowest, _ := takeRuns(g)
+		assert.NotZero(t, runs["free"])
+		checkFencesAbove(t, lowest, before)
+	})
 	membertest.RunBubble(t, "of which nobody knows is a new store", func(t *testing.T, g *membertest.Group) {
 		op := startPaused(t, g, 1)
 		g.Members[0].Shutdown()
@@ -203,6 +221,45 @@ func TestStoreLoss_Rewound(t *testing.T) {
 			assert.Equal(t, 1, w.Log.Count(lossLine), w.Instance())
 		}
 	})
+}
+
+func TestStoreLoss_FencesNeverFall(t *testing.T) {
+	for seed := range uint64(12) {
+		membertest.RunBubble(t, fmt.Sprintf("seed %d", seed), func(t *testing.T, g *membertest.Group) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			startPaused(t, g, 3)
+			_, _, before := takeRuns(g)
+			rewind := g.Server.Save()
+			for range 8 {
+				who := string(rune('a' + random.IntN(3)))
+				heal := func() {}
+				if random.IntN(2) == 0 { // this member notices later, and has seen less
+					heal = g.Server.Partition(who)
+					time.Sleep(time.Duration(random.IntN(120)) * time.Second)
+				}
+				switch random.IntN(4) {
+				case 0:
+					g.Server.Wipe()
+				case 1:
+					rewind()
+				case 2:
+					rewind = g.Server.Save()
+				default:
+					g.Server.Expire(who)
+				}
+				time.Sleep(time.Duration(random.IntN(60)) * time.Second)
+				heal()
+				time.Sleep(3 * time.Minute)
+				runs, lowest, highest := takeRuns(g)
+				require.NotZero(t, runs["free"])
+				assert.Zero(t, runs["held"])
+				for shard, low := range lowest {
+					require.GreaterOrEqual(t, low, before[shard], shard)
+				}
+				maps.Copy(before, highest)
+			}
+		})
+	}
 }
 
 func TestStoreLoss_NoFalseAlarm(t *testing.T) {

@@ -1,8 +1,12 @@
 package cli
 
 import (
+	"bytes"
+	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,7 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/internal/registryurl"
+	"github.com/rota-dev/rota/internal/test/testserver"
+	"github.com/rota-dev/rota/internal/test/testserver/servertest"
 )
 
 // TestStoreLoss has the part of docs/operating/backup.md about a store that is wiped while the fleet runs.
@@ -88,4 +96,50 @@ func perJob(runs map[string]int) map[string]int {
 		}
 	}
 	return all
+}
+
+// TestStoreLoss_OnEtcd replaces a server by an empty one while a process runs.
+func TestStoreLoss_OnEtcd(t *testing.T) {
+	server := servertest.StartEtcd(t, testserver.EtcdOptions{})
+	url := "etcd://" + server.Addrs()[0] + "/prefix"
+	command := func(line string) result {
+		s := settings.New(nil)
+		s.Getenv = func(name string) string {
+			return map[string]string{"ROTA_REGISTRY": url, "ROTA_NAMESPACE": "billing"}[name]
+		}
+		var out, errs bytes.Buffer
+		code := run(t.Context(), s, strings.Fields(line), Streams{In: strings.NewReader(""), Out: &out, Err: &errs})
+		return result{code, out.String(), errs.String()}
+	}
+	reg, err := registryurl.Open(t.Context(), url, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	defer reg.Close(context.Background())
+	var logged output
+	e, err := executor.New(reg, "billing", executor.Options{Instance: "web-1", SessionTTL: 4 * time.Second, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+	require.NoError(t, err)
+	var held, free ran
+	require.NoError(t, e.Register(
+		executor.Job{Name: "held", Schedule: executor.Every(time.Second), Handler: &held},
+		executor.Job{Name: "free", Schedule: executor.Every(time.Second), Handler: &free},
+	))
+	require.NoError(t, e.Start(t.Context()))
+	defer func() { assert.NoError(t, e.Shutdown(context.Background())) }()
+	await := func(ok func() bool) {
+		t.Helper()
+		require.Eventually(t, ok, time.Minute, 50*time.Millisecond, logged.String())
+	}
+	await(func() bool { return free.highest() > 0 })
+	require.Equal(t, exit.OK, command("pause held").code)
+	await(func() bool { return strings.Contains(command("jobs").out, "paused") })
+	held.take()
+
+	before := free.highest()
+	require.NoError(t, server.Members()[0].Replace(t.Context()))
+	await(func() bool { return free.highest() > before })
+	assert.Contains(t, logged.String(), "the store has lost records")
+	assert.Contains(t, command("jobs").out, "paused")
+	assert.Empty(t, held.take())
+	assert.Equal(t, 2, command("check").code)
+	require.Equal(t, exit.OK, command("acknowledge").code)
+	assert.NotContains(t, command("check").out, "wiped")
 }
