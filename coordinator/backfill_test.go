@@ -38,7 +38,7 @@ func TestOperator_Retry(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		a.TakeRuns()
 		assert.Equal(t, []int{0}, groupOf(g, a.Compile).Jobs[0].Failing)
-		again, err := o.As("kim", "the ledger is back").Retry(t.Context(), "job", minute(1))
+		again, err := o.As("kim", "the ledger is back").Retry(t.Context(), "job", minute(1), coordinator.RetryOptions{})
 		require.NoError(t, err)
 		assert.Equal(t, coordinator.RetriedRuns{Runs: coordinator.Runs{Shards: []int{0}, Fire: minute(1).UTC(), Trigger: 1, Attempt: 1}}, again,
 			"the retry of shard 2 has succeeded")
@@ -69,7 +69,7 @@ func TestOperator_Retry(t *testing.T) {
 		o, _ := g.NewOperator()
 		membertest.SleepToMinute(1)
 		time.Sleep(10 * time.Second)
-		_, err := o.Retry(t.Context(), "job", minute(1))
+		_, err := o.Retry(t.Context(), "job", minute(1), coordinator.RetryOptions{})
 		require.NoError(t, err)
 		time.Sleep(time.Second)
 		assert.Equal(t, []int{0}, groupOf(g, a.Compile).Jobs[0].Failing)
@@ -112,7 +112,7 @@ func TestOperator_Retry(t *testing.T) {
 		require.Equal(t, map[string]string{"b": "0-1"}, g.ReadOwners("job"))
 		b.TakeRuns()
 		o, _ := g.NewOperator()
-		again, err := o.Retry(t.Context(), "job", minute(1))
+		again, err := o.Retry(t.Context(), "job", minute(1), coordinator.RetryOptions{})
 		require.NoError(t, err)
 		assert.Equal(t, []int{0, 1}, again.Shards)
 		time.Sleep(time.Second)
@@ -139,7 +139,7 @@ func TestOperator_Retry(t *testing.T) {
 		require.NoError(t, err)
 		assert.Contains(t, e.Answers[0].Summary, "failed: attempt 1 ended")
 		assert.Equal(t, "Retry", e.Answers[0].Verb)
-		again, err := o.Retry(t.Context(), "job", minute(1))
+		again, err := o.Retry(t.Context(), "job", minute(1), coordinator.RetryOptions{})
 		require.NoError(t, err)
 		assert.Equal(t, []int{0}, again.Shards)
 	})
@@ -148,10 +148,10 @@ func TestOperator_Retry(t *testing.T) {
 		o, _ := g.NewOperator()
 		membertest.SleepToMinute(2)
 		for _, at := range []time.Time{minute(2), minute(1).Add(time.Nanosecond), {}} {
-			_, err := o.Retry(t.Context(), "job", at)
+			_, err := o.Retry(t.Context(), "job", at, coordinator.RetryOptions{})
 			assert.ErrorIs(t, err, coordinator.ErrNoFailure)
 		}
-		_, err := o.Retry(t.Context(), "nothing", minute(1))
+		_, err := o.Retry(t.Context(), "nothing", minute(1), coordinator.RetryOptions{})
 		assert.ErrorIs(t, err, coordinator.ErrUnknownJob)
 	})
 }

@@ -118,9 +118,9 @@ func (o *Operator) Trigger(ctx context.Context, job, param string, shards []int)
 	if err := record.CheckParam(param); err != nil {
 		return 0, fmt.Errorf("trigger %q: the parameter %w", job, err)
 	}
-	number := uint64(0)
+	number, token := uint64(0), record.NewToken()
 	err := o.changeControl(ctx, job, func(c *record.Control, def record.Job) (what string, err error) {
-		t := record.Trigger{At: record.InstantOf(time.Now()), Param: param}
+		t := record.Trigger{At: record.InstantOf(time.Now()), Param: param, Token: token}
 		of := ""
 		if shards != nil {
 			set, err := shardSetOf(shards, def.Shards)

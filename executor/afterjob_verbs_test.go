@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 )
 
@@ -93,7 +94,7 @@ func TestAfterJob_Operators(t *testing.T) {
 			return nil
 		})
 		pass(time.Until(minute(2).Add(10 * time.Second)))
-		again, err := e.Operator().Retry(t.Context(), "job", minute(2))
+		again, err := e.Operator().Retry(t.Context(), "job", minute(2), coordinator.RetryOptions{})
 		require.NoError(t, err)
 		require.Equal(t, []int{0}, again.Shards)
 		pass(time.Until(minute(3).Add(10 * time.Second)))

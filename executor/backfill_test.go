@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 )
 
@@ -39,7 +40,7 @@ func TestBackfill(t *testing.T) {
 			return nil
 		})
 		pass(time.Until(minute(1).Add(10 * time.Second)))
-		again, err := e.Operator().Retry(t.Context(), "job", minute(1))
+		again, err := e.Operator().Retry(t.Context(), "job", minute(1), coordinator.RetryOptions{})
 		require.NoError(t, err)
 		assert.Equal(t, []int{1}, again.Shards)
 		pass(time.Second)

@@ -251,7 +251,7 @@ func TestRun_Logger(t *testing.T) {
 				return nil
 			})
 		until(1)
-		assert.Contains(t, text.String(), `msg="from the handler" namespace=test group=default instance=a job=job shard=0 run=job/0/2000-01-01T00:01:00Z/1 attempt=1`)
+		assert.Contains(t, text.String(), `msg="from the handler" namespace=test group=default instance=a job=job shard=0 run=test/default/job/0/2000-01-01T00:01:00Z/1 attempt=1`)
 	})
 	t.Run("of a Run written by hand is derived from the default", func(t *testing.T) { assert.NotNil(t, (&executor.Run{}).Logger()) })
 }

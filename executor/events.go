@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
@@ -163,9 +164,9 @@ func (e *Executor) queueCrashed(l coordinator.CrashedEvent) {
 		}
 		for s := range l.Runs.Shards.All() {
 			fire := l.Runs.Fire.Time()
-			id, key := runID(l.Job, s, fire, l.Runs.Trigger, l.Runs.Attempt)
+			id, key := record.RunID(e.namespace, e.group, l.Job, s, fire, l.RunOf, l.Runs.Attempt)
 			o.RunCrashed(RunCrashed{Run: RunInfo{
-				ID: id, Key: key, Namespace: e.namespace, Job: l.Job, Instance: l.Instance, Shard: s, FireTime: fire, Attempt: l.Runs.Attempt, Trigger: l.Runs.Trigger,
+				ID: id, Key: key, Namespace: e.namespace, Group: e.group, Job: l.Job, Instance: l.Instance, Shard: s, FireTime: fire, Attempt: l.Runs.Attempt, Trigger: l.Runs.Trigger,
 			}, At: at, Rerun: l.Rerun})
 		}
 	})

@@ -13,7 +13,7 @@ import (
 func ExampleObserver() {
 	ctx := context.Background()
 	observer := executor.Observer{
-		RunEnded: func(e executor.RunEnded) { fmt.Println(e.Run.Key, e.Outcome, e.Err) },
+		RunEnded: func(e executor.RunEnded) { fmt.Println(e.Run.Job, e.Run.Shard, e.Run.Trigger, e.Outcome, e.Err) },
 	}
 	ex, err := executor.New(memory.New().Client("my-host"), "shop", executor.Options{Logger: quiet, Observer: observer})
 	if err != nil {
@@ -36,6 +36,6 @@ func ExampleObserver() {
 	// Unordered output:
 	// <nil> <nil>
 	// 1 <nil>
-	// report/0/#1 failed no paper
+	// report 0 1 failed no paper
 	// <nil>
 }

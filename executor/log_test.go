@@ -74,7 +74,7 @@ func TestLog_Runs(t *testing.T) {
 		assert.LessOrEqual(t, len(full), 7)
 		require.NotEmpty(t, full)
 		assert.Contains(t, full[0], "has no luck")
-		assert.Contains(t, full[0], "run=failing/")
+		assert.Contains(t, full[0], "run=test/default/failing/")
 		sum := len(full)
 		for _, line := range counted {
 			_, rest, _ := strings.Cut(line, " count=")
@@ -86,7 +86,7 @@ func TestLog_Runs(t *testing.T) {
 		assert.Equal(t, len(full), len(counted), "also the last interval, which the shutdown ends")
 		assert.Zero(t, sum%1999, "none is left out: %d", sum)
 		assert.GreaterOrEqual(t, sum, 50*1999)
-		panicked := log.lines("level=WARN", `msg="run panicked"`, "run=failing/7/", "stack=")
+		panicked := log.lines("level=WARN", `msg="run panicked"`, "run=test/default/failing/7/", "stack=")
 		assert.NotEmpty(t, panicked, "a panic among other failures has its stack in the log")
 		assert.LessOrEqual(t, len(panicked), 7)
 		assert.Len(t, log.lines(`msg="run failed"`, "job=other", "another job"), 1)
@@ -111,7 +111,7 @@ func TestLog_Runs(t *testing.T) {
 		assert.Empty(t, quiet.lines("run="))
 		lines := all.lines("level=DEBUG", `msg="run succeeded"`, "took=2s")
 		require.Len(t, lines, 1)
-		assert.Contains(t, lines[0], "run=job/")
+		assert.Contains(t, lines[0], "run=test/default/job/")
 	})
 	bubble(t, "whose handlers ignore the time-out are logged ever more seldom, and when they return", func(t *testing.T, f *fleet) {
 		log := &logbook{}
@@ -131,7 +131,7 @@ func TestLog_Runs(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		require.Len(t, overdue(), 1)
-		assert.Contains(t, overdue()[0], "run=deaf/0/2000-01-01T01:00:00Z/1")
+		assert.Contains(t, overdue()[0], "run=test/default/deaf/0/2000-01-01T01:00:00Z/1")
 		assert.Contains(t, overdue()[0], "since=2000-01-01T01:00:00.000Z")
 		time.Sleep(9 * time.Minute)
 		assert.Len(t, overdue(), 4)

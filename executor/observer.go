@@ -40,7 +40,7 @@ func (o *Observer) isZero() bool { return reflect.ValueOf(*o).IsZero() }
 // RunInfo is the data of a Run. The fields mean the same as those of Run.
 type RunInfo struct {
 	ID, Key           string
-	Namespace         string
+	Namespace, Group  string
 	Job, Instance     string
 	Shard, Shards     int
 	Param, ShardParam string
@@ -54,7 +54,7 @@ type RunInfo struct {
 // Info returns the data of the run, which may be kept after the run has ended.
 func (r *Run) Info() RunInfo {
 	return RunInfo{
-		ID: r.ID, Key: r.Key, Namespace: r.Namespace, Job: r.Job, Instance: r.Instance, Shard: r.Shard, Shards: r.Shards, Param: r.Param, ShardParam: r.ShardParam,
+		ID: r.ID, Key: r.Key, Namespace: r.Namespace, Group: r.Group, Job: r.Job, Instance: r.Instance, Shard: r.Shard, Shards: r.Shards, Param: r.Param, ShardParam: r.ShardParam,
 		FireTime: r.FireTime, Attempt: r.Attempt, Retries: r.Retries, Reason: r.Reason, Trigger: r.Trigger, Fence: r.Fence,
 	}
 }

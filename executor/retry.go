@@ -89,7 +89,7 @@ func (f retryField) check() error {
 }
 
 // delay returns the delay before the retry of a run that has been retried so many times before. It
-// depends on nothing else but the run's key. The delays of one number of retries have 16 steps.
+// depends on nothing else but the key, which names the run without the random token of its trigger. The delays of one number of retries have 16 steps.
 func (f retryField) delay(key string, retries int) time.Duration {
 	d := min(float64(f.Initial)*math.Pow(f.Factor, float64(retries)), float64(f.MaxInterval))
 	step := float64(hashText(fmt.Sprint(key, " ", retries))>>60)/15*2 - 1
@@ -127,7 +127,7 @@ func (p *program) retryError(ctx context.Context, r *Run, took time.Duration, er
 	if p.always && took >= time.Duration(p.Retry.MaxInterval) {
 		retries = 0 // a daemon that has run for long is as good as new
 	}
-	delay := p.Retry.delay(r.Key, retries)
+	delay := p.Retry.delay(fmt.Sprint(r.ShardKey(), r.FireTime.UnixNano(), r.Trigger), retries)
 	if after, ok := errors.AsType[*RetryAfterError](err); ok {
 		delay = max(delay, after.After)
 	}

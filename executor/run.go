@@ -3,23 +3,32 @@ package executor
 import (
 	"fmt"
 	"log/slog"
-	"strconv"
 	"time"
+
+	"github.com/rota-dev/rota/internal/record"
 )
 
 // Run is one shard of a job, executed for one fire. It is plain data: a test of a handler
 // writes &executor.Run{Shard: 2, Shards: 3}.
 type Run struct {
-	// ID identifies the attempt: job/shard/fire/attempt, with the fire as RFC 3339 in UTC. For
-	// a triggered run, the fire is replaced by the number of the trigger, such as "#7". Only
-	// the name of the job may contain further slashes.
+	// ID identifies the attempt. It is Key and the number of the attempt, with the name of the trigger between them if an
+	// operator retries or backfills the work. A run that is made again after Operator.Reset, or after the store went back
+	// to an earlier state, has the ID of the earlier run.
 	ID string
-	// Key is ID without the attempt, so it is the same for all attempts. Use it as an
-	// idempotency key, such as in a unique column. It has at most 140 bytes.
+	// Key identifies the work: NAMESPACE/GROUP/JOB/SHARD/WORK. All runs that do the same work have the same key, and no
+	// other work gets it, also if the job is forgotten or the store is emptied. Use it as an idempotency key, such as in a
+	// unique column. Fleets on different stores need different namespaces or groups for that.
+	//
+	// WORK of a fire is its instant, as RFC 3339 in UTC, also if an operator retries or backfills it. WORK of a trigger is
+	// #NUMBER-TOKEN, with a random token.
+	//
+	// A key is printable ASCII of at most 255 bytes. In NAMESPACE, GROUP and JOB, bytes other than letters, digits, ".", "_"
+	// and "-" are escaped, and a name of more than 60 bytes ends in a hash. Upper and lower case differ, so a column has
+	// to compare bytes.
 	Key string
-	// Namespace is that of the executor. Job is the name of the job. Instance is the name of this
+	// Namespace and Group are those of the executor. Job is the name of the job. Instance is the name of this
 	// process.
-	Namespace, Job, Instance string
+	Namespace, Group, Job, Instance string
 	// Shard is from 0 to Shards-1. Shards is the same for all shards of a fire.
 	Shard, Shards int
 	// Param is the parameter of the job or trigger, ShardParam that of the shard.
@@ -55,24 +64,10 @@ func (r Run) String() string {
 	return fmt.Sprintf("%s (%v on %s, %s, fence %d)", r.ID, r.Reason, r.Instance, shard, r.Fence)
 }
 
-// runID returns Run.ID and Run.Key. The trigger is 0 for a scheduled fire.
-func runID(job string, shard int, fire time.Time, trigger uint64, attempt int) (id, key string) {
-	var room [128]byte
-	b := append(room[:0], job...)
-	b = append(b, '/')
-	b = strconv.AppendInt(b, int64(shard), 10)
-	b = append(b, '/')
-	if trigger > 0 {
-		b = append(b, '#')
-		b = strconv.AppendUint(b, trigger, 10)
-	} else {
-		b = fire.UTC().AppendFormat(b, time.RFC3339Nano)
-	}
-	n := len(b)
-	b = append(b, '/')
-	b = strconv.AppendInt(b, int64(attempt), 10)
-	id = string(b)
-	return id, id[:n]
+// ShardKey returns the beginning of Key, NAMESPACE/GROUP/JOB/SHARD, which identifies the shard over all fleets. Fences of
+// runs with the same ShardKey can be compared, so it is the key of a table of fences. It has at most 190 bytes.
+func (r *Run) ShardKey() string {
+	return string(record.AppendShardKey(nil, r.Namespace, r.Group, r.Job, r.Shard))
 }
 
 // Reason is the reason why a run was started.

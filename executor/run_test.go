@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
 )
@@ -30,32 +30,11 @@ func TestRun_PrintsAsOneLine(t *testing.T) {
 	require.Equal(t, "run by hand (shard 2 of 3)", Run{Shard: 2, Shards: 3}.String())
 }
 
-func TestRun_KeyAndID(t *testing.T) {
-	for _, c := range []struct {
-		job     string
-		shard   int
-		fire    string
-		trigger uint64
-		attempt int
-		id      string
-	}{
-		{"settle", 2, "2026-05-05T03:00:00Z", 0, 1, "settle/2/2026-05-05T03:00:00Z/1"},
-		{"settle", 2, "2026-05-05T11:00:00+08:00", 0, 1, "settle/2/2026-05-05T03:00:00Z/1"},
-		{"tick", 0, "2026-05-05T03:00:00.25Z", 0, 3, "tick/0/2026-05-05T03:00:00.25Z/3"},
-		{"settle", 2, "2026-05-05T03:00:00Z", 7, 1, "settle/2/#7/1"},
-		{"a/b", 0, "2026-05-05T03:00:00Z", 0, 1, "a/b/0/2026-05-05T03:00:00Z/1"},
-	} {
-		fire, err := time.Parse(time.RFC3339Nano, c.fire)
-		require.NoError(t, err)
-		id, key := runID(c.job, c.shard, fire, c.trigger, c.attempt)
-		assert.Equal(t, c.id, id)
-		assert.Equal(t, c.id, fmt.Sprintf("%s/%d", key, c.attempt))
-	}
-	name := strings.Repeat("n", maxNameBytes)
-	_, longest := runID(name, maxShards-1, time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC), 0, 1)
-	assert.LessOrEqual(t, len(longest), 140)
-	_, longest = runID(name, maxShards-1, time.Time{}, math.MaxUint64, 1)
-	assert.LessOrEqual(t, len(longest), 140)
+func TestRun_ShardKeyIsTheBeginningOfKey(t *testing.T) {
+	r := Run{Namespace: "a/b", Group: "blue", Job: "run all", Shard: 3}
+	_, key := record.RunID(r.Namespace, r.Group, r.Job, r.Shard, time.Now(), record.RunOf{}, 1)
+	assert.Equal(t, "a~2fb/blue/run~20all/3", r.ShardKey())
+	assert.True(t, strings.HasPrefix(key, r.ShardKey()+"/"))
 }
 
 func TestRun_CommitOfARunWrittenByHand(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/internal/record"
 )
 
 // work is the coordinator.Work of an Executor.
@@ -117,9 +118,9 @@ func handBackError(ctx context.Context, err error) error {
 }
 
 func (e *Executor) newRun(p *program, c *coordinator.Run) *Run {
-	id, key := runID(c.Job, c.Shard, c.Fire, c.Trigger, c.Attempt)
+	id, key := record.RunID(e.namespace, e.group, c.Job, c.Shard, c.Fire, c.RunOf, c.Attempt)
 	r := &Run{
-		ID: id, Key: key, Namespace: e.namespace, Job: c.Job, Instance: e.member.Instance(),
+		ID: id, Key: key, Namespace: e.namespace, Group: e.group, Job: c.Job, Instance: e.member.Instance(),
 		Shard: c.Shard, Shards: c.Shards, Param: p.Param, ShardParam: p.ShardParams[c.Shard],
 		FireTime: c.Fire, Attempt: c.Attempt, Retries: c.Retries, Trigger: c.Trigger, Fence: c.Fence,
 	}

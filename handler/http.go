@@ -40,8 +40,8 @@ type Request struct {
 	URL string
 	// Header holds header fields by name, with templates as values. A run whose parameters
 	// bring a line break or another control character into a field fails for good.
-	// Idempotency-Key is Run.Key unless it is set here, the same for all attempts, with bytes
-	// other than visible ASCII, and "%", escaped as in a URL.
+	// Idempotency-Key is Run.Key unless it is set here, the same for all attempts and for the
+	// retries of an operator.
 	Header map[string]string
 	// Body is a template. Nothing in it is escaped: write parameters as JSON with
 	// {{json .ShardParam}}, and the whole run with {{json .}}. Unless Header has a

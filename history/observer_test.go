@@ -81,7 +81,7 @@ func TestObserver_RecordsAFleet(t *testing.T) {
 		require.Equal(t, Failed, bad[0].Outcome)
 		require.Equal(t, "settle: exit status 3", bad[0].Error)
 		require.Equal(t, 3, *bad[0].ExitCode)
-		require.Equal(t, "trace of bad/0/#1", bad[0].TraceID)
+		require.Regexp(t, "^trace of rotatest/default/bad/0/#1-.{13}$", bad[0].TraceID)
 		require.Equal(t, "triggered", bad[0].Reason)
 		require.EqualValues(t, 1, bad[0].Trigger)
 		loud, err := reader.Last(t.Context(), "loud")

@@ -14,8 +14,10 @@ type Reader interface {
 	Last(ctx context.Context, job string) ([]Run, error)
 	// Fires returns the fires of a job from q.Since on, the latest first.
 	Fires(ctx context.Context, q FiresQuery) ([]Fire, error)
-	// Runs returns the kept runs of a fire, ordered by shard, attempt and instance. The trigger is 0 for a scheduled fire.
+	// Runs returns the kept runs of a fire, ordered by shard, trigger, attempt and instance. The trigger is 0 for a scheduled fire.
 	Runs(ctx context.Context, job string, fire time.Time, trigger uint64) ([]Run, error)
+	// RunsOfFire returns the kept runs that have a fire, also those of operators' retries and backfills, in the same order.
+	RunsOfFire(ctx context.Context, job string, fire time.Time) ([]Run, error)
 	// Failures returns the runs that failed or crashed and ended at since or later, the latest first. If q.Job is
 	// empty, it returns those of all jobs.
 	Failures(ctx context.Context, q RunsQuery) ([]Run, error)
@@ -65,6 +67,6 @@ func lastByShard(runs []Run) []Run {
 
 func sortByShard(runs []Run) {
 	slices.SortFunc(runs, func(a, b Run) int {
-		return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Attempt, b.Attempt), cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Trigger, b.Trigger), cmp.Compare(a.Attempt, b.Attempt), cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.ID, b.ID))
 	})
 }

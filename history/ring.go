@@ -142,6 +142,13 @@ func (r *ringReader) Runs(_ context.Context, job string, fire time.Time, trigger
 	return runs, nil
 }
 
+func (r *ringReader) RunsOfFire(_ context.Context, job string, fire time.Time) ([]Run, error) {
+	job, fire = cleanKey(job, maxJob), roundTime(fire)
+	runs := r.find(func(run *Run) bool { return run.Job == job && run.Fire.Equal(fire) })
+	sortByShard(runs)
+	return runs, nil
+}
+
 func (r *ringReader) Failures(_ context.Context, q RunsQuery) ([]Run, error) {
 	job, since := cleanKey(q.Job, maxJob), roundTime(q.Since)
 	runs := r.find(func(run *Run) bool {

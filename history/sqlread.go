@@ -95,6 +95,12 @@ func (r *sqlReader) Runs(ctx context.Context, job string, fire time.Time, trigge
 	return runs, err
 }
 
+func (r *sqlReader) RunsOfFire(ctx context.Context, job string, fire time.Time) ([]Run, error) {
+	runs, err := r.selectRuns(ctx, " AND job = ? AND fire = ?", cleanKey(job, maxJob), r.dialect.timeArgument(roundTime(fire)))
+	sortByShard(runs)
+	return runs, err
+}
+
 func (r *sqlReader) Failures(ctx context.Context, q RunsQuery) ([]Run, error) {
 	condition, args := " AND failure = ? AND ended_at >= ?", []any{true, r.since(q.Since)}
 	if q.Job != "" {

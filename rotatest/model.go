@@ -1,11 +1,9 @@
 package rotatest
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
@@ -251,7 +249,7 @@ func (j *jobModel) inFlight(c *record.Claims) record.Runs {
 			continue
 		}
 		for shard := range g.Shards.All() {
-			if j.group.model.returned(runID(j.name, shard, g.Ref)) {
+			if j.group.model.returned(j.runID(shard, g.Ref)) {
 				out = out.Without(shardset.Of(shard))
 			}
 		}
@@ -274,7 +272,7 @@ func (b *model) atRest(id string) bool {
 			for incarnation, c := range j.claims {
 				for _, r := range c.Running {
 					for shard := range r.Shards.All() {
-						if b.alive(incarnation) && runID(j.name, shard, r.Ref) == id {
+						if b.alive(incarnation) && j.runID(shard, r.Ref) == id {
 							return j.isDaemonAtRest(shard, r.Epoch)
 						}
 					}
@@ -314,7 +312,7 @@ func (b *model) running(job string) []string {
 			}
 			for _, g := range c.Running {
 				for shard := range g.Shards.All() {
-					ids = append(ids, runID(job, shard, g.Ref))
+					ids = append(ids, j.runID(shard, g.Ref))
 				}
 			}
 		}
@@ -323,12 +321,10 @@ func (b *model) running(job string) []string {
 }
 
 // runID returns executor.Run.ID.
-func runID(job string, shard int, r record.Ref) string {
-	which := r.Fire.Time().Format(time.RFC3339Nano)
-	if r.Trigger > 0 {
-		which = fmt.Sprint("#", r.Trigger)
-	}
-	return fmt.Sprintf("%s/%d/%s/%d", job, shard, which, r.Attempt)
+func (j *jobModel) runID(shard int, r record.Ref) string {
+	namespace, group := j.group.keys.Names()
+	id, _ := record.RunID(namespace, group, j.name, shard, r.Fire.Time(), j.plan.RunOf(r), r.Attempt)
+	return id
 }
 
 // named returns the models of jobs of that name, at most one per group.

@@ -23,11 +23,11 @@ func TestRecord_PrintsAsOneLine(t *testing.T) {
 			return nil
 		})))
 		f.NextFire("job")
-		const first = `job/0/2000-01-01T01:00:00Z/1 \(scheduled on a, shard 0 of 1, fence \d+\) at 2000-01-01 01:00:00`
+		const first = `rotatest/default/job/0/2000-01-01T01:00:00Z/1 \(scheduled on a, shard 0 of 1, fence \d+\) at 2000-01-01 01:00:00`
 		require.Regexp(t, `^\[`+first+`: running\]$`, fmt.Sprint(f.Runs("job")))
 		f.NextFire("job")
 		f.Settle()
 		require.Regexp(t, `^\[`+first+` for 1m0s: error: one; two `+
-			`job/0/2000-01-01T02:00:00Z/1 \(scheduled on a, .*\) at 2000-01-01 02:00:00 for 1m0s: ok\]$`, fmt.Sprint(f.Runs("job")))
+			`rotatest/default/job/0/2000-01-01T02:00:00Z/1 \(scheduled on a, .*\) at 2000-01-01 02:00:00 for 1m0s: ok\]$`, fmt.Sprint(f.Runs("job")))
 	})
 }

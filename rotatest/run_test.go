@@ -43,9 +43,9 @@ func TestRun_Finds(t *testing.T) {
 		text := strings.Join(said, "\n")
 		assert.Contains(t, text, "job/0: claimed twice: the run for 2000-01-01 01:00:00")
 		assert.Contains(t, text, "was claimed while a run on a stood on record")
-		assert.Contains(t, text, "run job/0/2000-01-01T01:00:00Z/1 began a second time, on b")
-		assert.Contains(t, text, "run job/0/2000-01-01T01:00:00Z/1 began on b at 2000-01-01 01:00:00 "+
-			"while run job/0/2000-01-01T01:00:00Z/1, on a since 2000-01-01 01:00:00, had not ended")
+		assert.Contains(t, text, "run rotatest/default/job/0/2000-01-01T01:00:00Z/1 began a second time, on b")
+		assert.Contains(t, text, "run rotatest/default/job/0/2000-01-01T01:00:00Z/1 began on b at 2000-01-01 01:00:00 "+
+			"while run rotatest/default/job/0/2000-01-01T01:00:00Z/1, on a since 2000-01-01 01:00:00, had not ended")
 	})
 
 	t.Run("a fire that was passed over", func(t *testing.T) {
@@ -310,7 +310,7 @@ func TestRun_FailsATest(t *testing.T) {
 		},
 		"a handler that never returns": {
 			[]string{
-				"the handler of run job/0/2000-01-01T01:00:00Z/1, called on a at 2000-01-01 01:00:00, has not returned " +
+				"the handler of run rotatest/default/job/0/2000-01-01T01:00:00Z/1, called on a at 2000-01-01 01:00:00, has not returned " +
 					"though its context has ended (session lost: a crashed)",
 				"the test cannot end, because goroutines are left: deadlock", "recordedHandler", "goes on",
 			},

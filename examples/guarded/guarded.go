@@ -16,7 +16,9 @@ import (
 // that an earlier attempt has committed is not done again, and a run that a later run of its
 // shard has overtaken fails with ErrRunOver and changes nothing.
 //
-//	CREATE TABLE fences (job text, shard int, fence bigint NOT NULL, PRIMARY KEY (job, shard));
+// Fleets of several namespaces and groups may share the tables.
+//
+//	CREATE TABLE fences (shard text PRIMARY KEY, fence bigint NOT NULL);
 //	CREATE TABLE done (run text PRIMARY KEY);
 func Once(db *sql.DB, write func(context.Context, *sql.Tx, *executor.Run) error) executor.HandlerFunc {
 	return func(ctx context.Context, r *executor.Run) error {
@@ -28,9 +30,9 @@ func Once(db *sql.DB, write func(context.Context, *sql.Tx, *executor.Run) error)
 
 		// The row stays locked until the end of the transaction, so runs of one shard write one after the other.
 		newest, err := changed(tx.ExecContext(ctx, `
-			INSERT INTO fences (job, shard, fence) VALUES ($1, $2, $3)
-			ON CONFLICT (job, shard) DO UPDATE SET fence = excluded.fence WHERE fences.fence <= excluded.fence`,
-			r.Job, r.Shard, int64(r.Fence)))
+			INSERT INTO fences (shard, fence) VALUES ($1, $2)
+			ON CONFLICT (shard) DO UPDATE SET fence = excluded.fence WHERE fences.fence <= excluded.fence`,
+			r.ShardKey(), int64(r.Fence)))
 		if err != nil {
 			return err
 		}

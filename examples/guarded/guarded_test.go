@@ -15,7 +15,7 @@ import (
 )
 
 func TestOnce(t *testing.T) {
-	run := &executor.Run{ID: "settle/2/x/1", Key: "settle/2/x", Job: "settle", Shard: 2, Fence: 7}
+	run := &executor.Run{ID: "settle/2/x/1", Key: "settle/2/x", Namespace: "billing", Group: "blue", Job: "settle", Shard: 2, Fence: 7}
 	failure := errors.New("no disk")
 	for name, c := range map[string]struct {
 		newest, first int64 // rows that the two statements change
@@ -40,7 +40,7 @@ func TestOnce(t *testing.T) {
 			require.ErrorIs(t, h(t.Context(), run), c.want)
 			assert.Equal(t, c.writes, wrote)
 			assert.Equal(t, c.ends, fake.end)
-			assert.Equal(t, []driver.Value{"settle", int64(2), int64(7)}, fake.args["fences"])
+			assert.Equal(t, []driver.Value{"billing/blue/settle/2", int64(7)}, fake.args["fences"])
 		})
 	}
 }

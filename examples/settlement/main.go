@@ -104,7 +104,7 @@ func lastPaid(ctx context.Context, r *executor.Run) (int, error) {
 func raiseFence(ctx context.Context, tx *sql.Tx, r *executor.Run) error {
 	newest, err := changed(tx.ExecContext(ctx, `
 		INSERT INTO fences (shard, fence) VALUES (?, ?)
-		ON CONFLICT (shard) DO UPDATE SET fence = excluded.fence WHERE fences.fence <= excluded.fence`, r.Shard, int64(r.Fence)))
+		ON CONFLICT (shard) DO UPDATE SET fence = excluded.fence WHERE fences.fence <= excluded.fence`, r.ShardKey(), int64(r.Fence)))
 	if err == nil && !newest {
 		err = fmt.Errorf("payment of %s: %w", r.ID, executor.ErrRunOver)
 	}
@@ -183,7 +183,7 @@ func openBank(ctx context.Context, file string) (*bank, error) {
 		CREATE INDEX IF NOT EXISTS orders_of_day ON orders (region, day, shop);
 		CREATE TABLE IF NOT EXISTS payments (run text, shop integer, amount integer, PRIMARY KEY (run, shop));
 		CREATE TABLE IF NOT EXISTS accounts (shop integer PRIMARY KEY, balance integer);
-		CREATE TABLE IF NOT EXISTS fences (shard integer PRIMARY KEY, fence integer);`)
+		CREATE TABLE IF NOT EXISTS fences (shard text PRIMARY KEY, fence integer);`)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}

@@ -3,7 +3,6 @@ package record
 import (
 	"cmp"
 	"fmt"
-	"slices"
 )
 
 // The values of Trigger.Reason. Empty is a trigger by hand.
@@ -22,15 +21,17 @@ func (t *Trigger) IsPast() bool { return t.Fire != 0 }
 
 // RunsPastFire reports whether a run belongs to a trigger in the plan that runs a fire of the past.
 func (p *Plan) RunsPastFire(r Ref) bool {
-	return r.Trigger > 0 && slices.ContainsFunc(p.Triggers, func(t Trigger) bool { return t.Number == r.Trigger && t.IsPast() })
+	t := p.Trigger(r.Trigger)
+	return t != nil && t.IsPast()
 }
 
 // Backfill is the request for runs of past fires. The leader makes each fire a trigger when its turn comes.
 type Backfill struct {
 	Number   uint64    `json:"number"` // counted from 1 for each job
 	At       Instant   `json:"at"`
-	Parallel int       `json:"parallel"` // how many of its triggers a plan holds at most, at least 1
-	Fires    []Instant `json:"fires"`    // that are not yet triggers, ascending
+	Parallel int       `json:"parallel"`        // how many of its triggers a plan holds at most, at least 1
+	Fires    []Instant `json:"fires"`           // that are not yet triggers, ascending
+	Token    string    `json:"token,omitempty"` // of its triggers
 }
 
 // MaxBackfill bounds the fires that wait in the Backfills of a job.

@@ -22,6 +22,8 @@ type Control struct {
 	Cancels      Runs         `json:"cancels,omitempty"`       // cancelled runs that are not yet in the plan
 	Backfills    []Backfill   `json:"backfills,omitempty"`     // with fires that are not yet triggers
 	LastBackfill uint64       `json:"last_backfill,omitempty"` // the highest number in use
+	Retries      Retries      `json:"retries,omitempty"`       // the latest ones
+	LostRetries  LostRetries  `json:"lost_retries,omitzero"`   // what is known of earlier ones
 	// Override holds the fields of the definition that operators have replaced, a JSON object.
 	Override     json.RawMessage `json:"override,omitempty"`
 	OverriddenBy *Act            `json:"overridden_by,omitempty"`
@@ -58,6 +60,10 @@ type Trigger struct {
 	Fire     Instant `json:"fire,omitzero"`      // of its runs, if it is not At
 	Reason   string  `json:"reason,omitempty"`   // TriggerRetry or TriggerBackfill
 	Backfill uint64  `json:"backfill,omitempty"` // the number of its backfill
+
+	Token string `json:"token,omitempty"` // makes its Name unique; of older versions, empty
+	Work  string `json:"work,omitempty"`  // the work that is done again, if it is not named by Fire
+	Again bool   `json:"again,omitempty"` // its runs do new work, not that which Fire or Work names
 }
 
 // MaxTriggers bounds the pending triggers of a job.

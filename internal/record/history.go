@@ -50,6 +50,25 @@ type Failure struct {
 	// LastTrigger is the greatest number of a trigger that the shards had claimed. A greater one of a
 	// shard is of a later run, such as one that an operator requested to make up for the failure.
 	LastTrigger uint64 `json:"last_trigger,omitempty"`
+	// Total is the number of shards of the job in the runs' epoch. It is zero in failures that older versions recorded,
+	// and of an epoch that is gone.
+	Total int `json:"total,omitempty"`
+	// Work is Trigger.WorkName of the runs, empty if they did the work of Fire.
+	Work string `json:"work,omitempty"`
+}
+
+// In returns f with Total and Work by the plan that holds the epoch and the trigger of its runs. The plan may be nil.
+func (f Failure) In(p *Plan) Failure {
+	if p == nil {
+		return f
+	}
+	if e, ok := p.Epoch(f.Epoch); ok {
+		f.Total = e.Job().Shards
+	}
+	if of := p.RunOf(f.Ref); of.Work != f.Fire.WorkName() {
+		f.Work = of.Work
+	}
+	return f
 }
 
 // Failures are the latest failures, one for each Ref and Again, sorted by At.
@@ -58,7 +77,7 @@ type Failures []Failure
 // With these bounds, a claims record stays within the budget of 1 KiB for the commit of a fire.
 const (
 	maxFailures      = 5
-	maxFailuresBytes = 512
+	maxFailuresBytes = 576
 	maxErrorBytes    = 200
 	maxFailedRanges  = 8
 )

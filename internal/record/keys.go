@@ -39,6 +39,9 @@ func NewKeys(namespace, group string) (Keys, error) {
 	return k, nil
 }
 
+// Names returns the namespace and the group.
+func (k Keys) Names() (namespace, group string) { return string(k.ns), k.group.Name() }
+
 // Meta is the record of the namespace, see [Meta].
 func (k Keys) Meta() registry.Key { return k.ns.Join("meta") }
 
@@ -198,31 +201,29 @@ func checkLine(text string, maxBytes int) error {
 // segment that would begin with one gets a dash before it, and so does a name that begins with a
 // dash. A long segment is shortened and ends in a hash. Nothing unescapes segments: records
 // contain the name.
-func Segment(job string) string {
-	var b strings.Builder
-	for i := range len(job) {
-		c := job[i]
+func Segment(job string) string { return string(appendSegment(nil, job, 128)) }
+
+// appendSegment appends the segment of a name, of at most so many bytes, at least 28.
+func appendSegment(b []byte, name string, most int) []byte {
+	const hex = "0123456789abcdef"
+	start := len(b)
+	for i := range len(name) {
+		c := name[i]
 		plain := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
-			c == '_' || c == '-' || c == '.' && job != "." && job != ".."
+			c == '_' || c == '-' || c == '.' && name != "." && name != ".."
 		if i == 0 && (c == '-' || !plain) {
-			b.WriteByte('-')
+			b = append(b, '-')
 		}
 		if plain {
-			b.WriteByte(c)
+			b = append(b, c)
 			continue
 		}
-		b.WriteByte('~')
-		if c < 0x10 {
-			b.WriteByte('0')
-		}
-		b.WriteString(strconv.FormatUint(uint64(c), 16))
+		b = append(b, '~', hex[c>>4], hex[c&15])
 	}
-	s := b.String()
-	const most = 128
-	if len(s) <= most {
-		return s
+	if len(b)-start <= most {
+		return b
 	}
-	return shortened(s, job, most)
+	return append(b[:start], shortened(string(b[start:]), name, most)...)
 }
 
 // shorten returns a name of at most so many bytes, which ends in a hash if it is not name itself.

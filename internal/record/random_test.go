@@ -121,7 +121,7 @@ func (m maker) runs() (runs Runs) {
 
 func (m maker) ends() (ended Instant, failures Failures) {
 	for range m.IntN(3) {
-		failures = append(failures, Failure{RunGroup{m.shards(), m.ref()}, m.number(), m.instant(), m.text(), m.number()%2 == 0, uint64(m.number())})
+		failures = append(failures, Failure{RunGroup{m.shards(), m.ref()}, m.number(), m.instant(), m.text(), m.number()%2 == 0, uint64(m.number()), m.number(), m.text()})
 	}
 	return m.instant(), failures
 }
@@ -147,7 +147,7 @@ func (m maker) plan(t *testing.T) *Plan {
 		p.Disabled = m.shards()
 	}
 	for range m.IntN(3) {
-		trigger := Trigger{Number: uint64(m.number()), At: m.instant(), Epoch: m.number(), Param: m.text()}
+		trigger := Trigger{Number: uint64(m.number()), At: m.instant(), Epoch: m.number(), Param: m.text(), Token: m.text(), Work: m.text(), Again: m.maybe()}
 		if m.maybe() {
 			shards := m.shards()
 			trigger.Shards = &shards

@@ -52,10 +52,8 @@ func (c *Claimer) startRuns(ctx context.Context, b startingRuns) {
 			Fire: g.Fire.Time(), Attempt: g.Attempt, Rerun: g.Attempt > 1, Retry: g.IsRetry(), Retries: g.Retries, Trigger: g.Trigger, Missed: g.Missed,
 			Fence: c.FenceBase + b.rev.Seq, Session: c.Session.ID(),
 		}
-		for _, t := range b.plan.Triggers {
-			if t.Number == g.Trigger {
-				r.Param, r.Cause = t.Param, t.Reason
-			}
+		if t := b.plan.Trigger(g.Trigger); t != nil {
+			r.Param, r.Cause, r.RunOf = t.Param, t.Reason, record.RunOf{Trigger: t.Name(), Work: t.WorkName()}
 		}
 		c.Inbox.addRunning(g.Shards.Len())
 		def := e.Job()

@@ -86,7 +86,8 @@ type Run struct {
 	Trigger uint64    // zero: a scheduled fire
 	Param   string    // of the trigger
 	Cause   string    // of the trigger: CauseRetry, CauseBackfill, or empty if it is by hand
-	Missed  bool      // claimed late by the misfire policy
-	Fence   uint64    // greater than that of any earlier run of the shard; equal if neither run was claimed
+	RunOf   record.RunOf
+	Missed  bool   // claimed late by the misfire policy
+	Fence   uint64 // greater than that of any earlier run of the shard; equal if neither run was claimed
 	Session registry.SessionID
 }

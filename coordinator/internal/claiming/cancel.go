@@ -52,7 +52,7 @@ func (in *Input) dropCancelled(out *Decision, watermarks record.Watermarks, free
 			before.Attempt--
 			out.Claims.Failures = out.Claims.Failures.With(record.Failure{
 				RunGroup: record.RunGroup{Shards: group.Shards, Ref: before}, At: in.Now, Error: due.CancelledRunError, LastTrigger: m.Trigger,
-			})
+			}.In(in.Plan))
 		}
 	}
 	return watermarks

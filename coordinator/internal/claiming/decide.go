@@ -189,7 +189,7 @@ func (in *Input) addFailure(out *Decision, g record.RunGroup, shards shardset.Se
 	g.Shards = shards
 	out.Claims.Failures = out.Claims.Failures.With(record.Failure{
 		RunGroup: g, At: in.Now, Error: in.Ended[first].Err.Error(), Again: again, LastTrigger: last,
-	})
+	}.In(in.Plan))
 }
 
 // countEnds raises the watermarks of shards to the ends of their runs, of definitions by which the next fire
@@ -319,7 +319,7 @@ func (in *Input) dropReruns(out *Decision, watermarks record.Watermarks, free sh
 			crashed.Attempt--
 			out.Claims.Failures = out.Claims.Failures.With(record.Failure{
 				RunGroup: record.RunGroup{Shards: group.Shards, Ref: crashed}, At: in.Now, Error: due.CrashedRunError, LastTrigger: m.Trigger,
-			})
+			}.In(in.Plan))
 		}
 	}
 	return watermarks

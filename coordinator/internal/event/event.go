@@ -98,6 +98,7 @@ type Crashed struct {
 	Instance string
 	Runs     record.RunGroup
 	Rerun    bool // the runs are pending as another attempt
+	RunOf    record.RunOf
 }
 
 // FireEnded is a fire of which all runs have ended.

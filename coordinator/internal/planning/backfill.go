@@ -19,7 +19,7 @@ func (p *jobPlanner) acceptBackfills(rest *record.Control) (accepted bool) {
 		for _, fire := range b.Fires[:max(free, 0)] {
 			rest.LastTrigger = max(rest.LastTrigger, p.lastTrigger()) + 1
 			p.next.Triggers = append(p.next.Triggers, record.Trigger{
-				Number: rest.LastTrigger, At: b.At, Epoch: p.epochAt(p.Now).Number, Fire: fire, Reason: record.TriggerBackfill, Backfill: b.Number,
+				Number: rest.LastTrigger, At: b.At, Epoch: p.epochAt(p.Now).Number, Fire: fire, Reason: record.TriggerBackfill, Backfill: b.Number, Token: b.Token,
 			})
 			p.explainUpkeep("trigger %d for %v, of backfill %d", rest.LastTrigger, fire, b.Number)
 			accepted = true

@@ -107,7 +107,7 @@ func (p *jobPlanner) absorbClaims(inc string, claims record.Claims, shards shard
 // reportCrashed adds to the change the event that runs ended with the session of their owner.
 func (p *jobPlanner) reportCrashed(inc string, running shardset.Set, r record.Ref, rerun bool) {
 	p.change.Crashed = append(p.change.Crashed, event.Crashed{
-		Job: p.next.Job, Instance: record.InstanceOf(inc), Runs: record.RunGroup{Shards: running, Ref: r}, Rerun: rerun,
+		Job: p.next.Job, Instance: record.InstanceOf(inc), Runs: record.RunGroup{Shards: running, Ref: r}, Rerun: rerun, RunOf: p.next.RunOf(r),
 	})
 }
 
@@ -118,6 +118,6 @@ func (p *jobPlanner) countLost(running shardset.Set, r record.Ref) {
 	p.next.Failures = p.next.Failures.With(record.Failure{
 		RunGroup: record.RunGroup{Shards: running, Ref: r}, At: p.Now, Error: due.CrashedRunError,
 		LastTrigger: p.next.Watermarks.LastTrigger(running),
-	})
+	}.In(p.next))
 	p.explain("count %s as lost", running)
 }

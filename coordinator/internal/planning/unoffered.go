@@ -101,7 +101,7 @@ func (p *jobPlanner) loseReruns() {
 		g.Attempt-- // the attempt that crashed
 		p.next.Failures = p.next.Failures.With(record.Failure{
 			RunGroup: g, At: p.Now, Error: due.CrashedRunError, LastTrigger: p.next.Watermarks.LastTrigger(g.Shards),
-		})
+		}.In(p.next))
 		p.explain("count %s as lost", g.Shards)
 	}
 	p.next.Reruns = nil

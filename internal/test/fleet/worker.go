@@ -198,7 +198,7 @@ func (t *reporter) chains() []executor.Job {
 // handleOrFail is handle for a job of which one attempt in eight fails.
 func (t *reporter) handleOrFail(ctx context.Context, r *executor.Run) error {
 	h := fnv.New32a()
-	h.Write([]byte(r.ID))
+	fmt.Fprint(h, r.Job, r.Shard, r.FireTime.UnixNano(), r.Trigger, r.Attempt)
 	err := t.handle(ctx, r)
 	if err == nil && h.Sum32()>>8%8 == 0 {
 		err = errors.New("one attempt in eight fails")

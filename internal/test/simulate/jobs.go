@@ -124,9 +124,18 @@ type conduct struct {
 	fails    bool
 }
 
+// attemptName names an attempt without the random token of a trigger, so that a seed has the same runs each time.
+func attemptName(r *executor.Run) string {
+	which := r.FireTime.UTC().Format(time.RFC3339Nano)
+	if r.Trigger > 0 {
+		which = fmt.Sprint("#", r.Trigger)
+	}
+	return fmt.Sprintf("%s/%d/%s/%d", r.Job, r.Shard, which, r.Attempt)
+}
+
 func conductOf(seed uint64, longest, grain, long time.Duration, r *executor.Run) conduct {
 	h := fnv.New64a()
-	h.Write([]byte(r.ID))
+	h.Write([]byte(attemptName(r)))
 	n := (h.Sum64() ^ seed) * 0x9e3779b97f4a7c15
 	n ^= n >> 32
 	c := conduct{takes: longest/8 + time.Duration(n%1000)*(longest-longest/8)/1000}

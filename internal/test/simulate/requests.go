@@ -82,7 +82,7 @@ func (f *fleet) retryFailed(p *process, spec *jobSpec, r request) {
 			return
 		}
 		fire := failures[max(len(failures)-1-r.back, 0)].Fire
-		if runs, err := op.Retry(ctx, spec.name, fire); err == nil {
+		if runs, err := op.Retry(ctx, spec.name, fire, coordinator.RetryOptions{}); err == nil {
 			f.answers <- answer{spec.name, runs.Trigger, requested}
 		}
 	})

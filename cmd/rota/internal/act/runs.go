@@ -11,6 +11,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/complete"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/cmd/rota/internal/past"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
 	"github.com/rota-dev/rota/coordinator"
@@ -66,15 +67,21 @@ context goes on. It exits with 4 if no run is in progress.`,
 }
 
 func (c *commands) retry() *cobra.Command {
-	var text string
+	var text, shards string
+	var o coordinator.RetryOptions
+	past := past.NewSource(c.s)
 	cmd := &cobra.Command{
 		Use:   "retry JOB --fire T",
 		Short: "Run the failed shards of a fire again",
 		Long: `Retry requests a trigger of the shards whose last attempt at the fire failed. The runs have the time
-of the fire. It knows the failures that rota job lists, and exits with 4 if none of them is of the
-fire. Repeating it runs the shards once more.`,
+of the fire and the key of the work that failed, so a handler or server that knows the key does not do
+finished work twice. It knows the failures that rota job lists. If they name none of the fire, and a
+history is named, it looks there.
+
+It exits with 4 if no failure is found, or if the work is pending, in progress or done, or was that of
+another number of shards. With --again, the shards run nevertheless, as new work with another key.`,
 		Example: `  rota retry tenants --fire 2026-11-23T03:00:00Z
-  rota retry tenants --fire 03:00`,
+  rota retry tenants --fire 03:00 --shard 3,7-9`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if text == "" {
@@ -84,23 +91,53 @@ fire. Repeating it runs the shards once more.`,
 			if err != nil {
 				return err
 			}
+			if o.Shards, err = parseShards(shards); err != nil {
+				return &exit.Error{Code: exit.Usage, Err: err}
+			}
 			return c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
-				r, err := op.Retry(ctx, args[0], fire)
+				r, err := op.Retry(ctx, args[0], fire, o)
+				if errors.Is(err, coordinator.ErrNoFailure) && past.IsNamed() {
+					var found error
+					if o.Shards, o.Total, found = past.FailedShards(ctx, cmd, args[0], fire); found != nil {
+						return found
+					}
+					if o.Shards != nil {
+						r, err = op.Retry(ctx, args[0], fire, o)
+					}
+				}
+				if errors.Is(err, coordinator.ErrRetryRefused) {
+					err = fmt.Errorf("%w (--again runs it as new work, with another key)", err)
+				}
 				if err != nil {
-					return notMet(err, coordinator.ErrNoFailure)
+					return notMet(err, coordinator.ErrNoFailure, coordinator.ErrRetryRefused)
 				}
-				done := view.Done{Verb: "retry", Jobs: args, Trigger: r.Trigger, Runs: view.RunsOf([]coordinator.Runs{r.Runs})}
-				done.Text = fmt.Sprintf("retries %s of fire %s of %s: trigger #%d", view.ShardsText(r.Shards), r.Fire.UTC().Format(time.RFC3339Nano), args[0], r.Trigger)
-				if r.More > 0 {
-					done.Text += fmt.Sprintf("; the records do not name %d more that failed: use rota trigger --shards", r.More)
-				}
-				return c.print(cmd, done)
+				return c.print(cmd, describeRetry(args, r, o.Again))
 			})
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),
 	}
+	cmd.Flags().SetNormalizeFunc(renameFlag("shards", "shard"))
 	cmd.Flags().StringVar(&text, "fire", "", "the instant of the fire: RFC 3339, or the last such time of day in UTC, as 03:00")
-	return settings.Limit(cmd, flags...)
+	cmd.Flags().StringVar(&shards, "shard", "", "shards, such as 3,7-9, whether or not their failure is on record (default those that failed)")
+	cmd.Flags().BoolVar(&o.Again, "again", false, "run the shards also if their work is pending or done, as new work with another key")
+	past.AddFileFlag(cmd)
+	return settings.Limit(cmd, append([]string{"history"}, flags...)...)
+}
+
+// describeRetry returns the result of a retry.
+func describeRetry(args []string, r coordinator.RetriedRuns, again bool) view.Done {
+	done := view.Done{Verb: "retry", Jobs: args, Trigger: r.Trigger, Runs: view.RunsOf([]coordinator.Runs{r.Runs})}
+	done.Text = fmt.Sprintf("retries %s of fire %s of %s: trigger #%d", view.ShardsText(r.Shards), r.Fire.UTC().Format(time.RFC3339Nano), args[0], r.Trigger)
+	if again {
+		done.Text += ", as new work"
+	}
+	if r.More > 0 {
+		done.Text += fmt.Sprintf("; the records do not name %d more that failed: use --shard", r.More)
+	}
+	for _, refused := range r.Refused {
+		done.Text += fmt.Sprintf("; not %s: %s", view.ShardsText(refused.Shards), refused.Why)
+	}
+	return done
 }
 
 // backfillOptions are the flags of backfill.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -27,43 +28,74 @@ import (
 
 // Commands returns the commands.
 func Commands(s *settings.Settings) []*cobra.Command {
-	c := &commands{s: s}
+	c := &commands{Source{s: s}}
 	return []*cobra.Command{c.fires(), c.runs()}
 }
 
-type commands struct {
+type commands struct{ Source }
+
+// Source finds the database of the history of a group.
+type Source struct {
 	s    *settings.Settings
 	file string // a jobs file; empty if none is named
 }
 
-// addFileFlag adds the flag that names a jobs file.
-func (c *commands) addFileFlag(cmd *cobra.Command) {
+// NewSource returns a Source.
+func NewSource(s *settings.Settings) *Source { return &Source{s: s} }
+
+// IsNamed reports whether the command line, the environment or a context names a history.
+func (c *Source) IsNamed() bool { return c.s.History != "" || c.file != "" }
+
+// FailedShards returns the shards whose last run for a fire failed, by the history, and the number of shards that the
+// job had then.
+func (c *Source) FailedShards(ctx context.Context, cmd *cobra.Command, job string, fire time.Time) (failed []int, total int, err error) {
+	err = c.read(ctx, cmd, func(ctx context.Context, r history.Reader) error {
+		runs, err := r.RunsOfFire(ctx, job, fire)
+		last := map[int]*history.Run{}
+		for i := range runs {
+			if run := &runs[i]; last[run.Shard] == nil || run.Fence >= last[run.Shard].Fence {
+				last[run.Shard] = run
+			}
+			total = max(total, runs[i].Shards)
+		}
+		for _, shard := range slices.Sorted(maps.Keys(last)) {
+			if last[shard].Outcome.IsFailure() {
+				failed = append(failed, shard)
+			}
+		}
+		return err
+	})
+	return failed, total, err
+}
+
+// AddFileFlag adds the flag that names a jobs file.
+func (c *Source) AddFileFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.file, "file", "", "jobs file of rota run, for its history, namespace and group")
 }
 
-// source is where the history of a group is.
-type source struct {
+// location is where the history of a group is.
+type location struct {
 	url, namespace, group string
 	connection            historyurl.Options
 }
 
-// findSource returns the source. Flags go before variables of the environment, these before the jobs file, and the file
+// find returns the location. Flags go before variables of the environment, these before the jobs file, and the file
 // before the context.
-func (c *commands) findSource(cmd *cobra.Command) (source, error) {
+func (c *Source) find(cmd *cobra.Command) (location, error) {
 	if err := c.s.Resolve(); err != nil {
-		return source{}, err
+		return location{}, err
 	}
-	src := source{url: c.s.History, namespace: c.s.Namespace, group: c.s.Group}
+	src := location{url: c.s.History, namespace: c.s.Namespace, group: c.s.Group}
 	if c.file != "" {
 		if err := c.readFile(cmd, &src); err != nil {
-			return source{}, &exit.Error{Code: exit.Usage, Err: err}
+			return location{}, &exit.Error{Code: exit.Usage, Err: err}
 		}
 	}
 	switch {
 	case src.url == "":
-		return source{}, exit.Usagef("no database is named: pass --history or --file, set ROTA_HISTORY, or set it in a context")
+		return location{}, exit.Usagef("no database is named: pass --history or --file, set ROTA_HISTORY, or set it in a context")
 	case src.namespace == "":
-		return source{}, exit.Usagef("no namespace is named: pass -n, set ROTA_NAMESPACE, or set it in a context")
+		return location{}, exit.Usagef("no namespace is named: pass -n, set ROTA_NAMESPACE, or set it in a context")
 	}
 	src.connection.ReadOnly = true
 	return src, nil
@@ -71,7 +103,7 @@ func (c *commands) findSource(cmd *cobra.Command) (source, error) {
 
 // readFile replaces the history, the namespace and the group by those of the jobs file, unless the command line or
 // the environment names them.
-func (c *commands) readFile(cmd *cobra.Command, src *source) error {
+func (c *Source) readFile(cmd *cobra.Command, src *location) error {
 	content, err := os.ReadFile(c.file)
 	if err != nil {
 		return err
@@ -109,9 +141,9 @@ func (c *commands) readFile(cmd *cobra.Command, src *source) error {
 // flags names the global flags of these commands. They need no registry, but for completion.
 var flags = append([]string{"output", "time", "history"}, settings.Connection...)
 
-// show prints what read reads of the history of the group.
-func (c *commands) show(cmd *cobra.Command, read func(context.Context, history.Reader) (screen.View, error)) error {
-	src, err := c.findSource(cmd)
+// read calls f with the history of the group.
+func (c *Source) read(ctx context.Context, cmd *cobra.Command, f func(context.Context, history.Reader) error) error {
+	src, err := c.find(cmd)
 	if err != nil {
 		return err
 	}
@@ -124,11 +156,22 @@ func (c *commands) show(cmd *cobra.Command, read func(context.Context, history.R
 	if err != nil {
 		return err
 	}
+	if err := f(ctx, store.Reader(src.namespace, src.group)); err != nil {
+		return fmt.Errorf("history %s: %w", historyurl.Redact(src.url), err)
+	}
+	return nil
+}
+
+// show prints what read reads of the history of the group.
+func (c *commands) show(cmd *cobra.Command, read func(context.Context, history.Reader) (screen.View, error)) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), c.s.Timeout)
 	defer cancel()
-	v, err := read(ctx, store.Reader(src.namespace, src.group))
-	if err != nil {
-		return fmt.Errorf("history %s: %w", historyurl.Redact(src.url), err)
+	var v screen.View
+	if err := c.read(ctx, cmd, func(ctx context.Context, r history.Reader) (err error) {
+		v, err = read(ctx, r)
+		return err
+	}); err != nil {
+		return err
 	}
 	return screen.Print(cmd.OutOrStdout(), v, c.s.Output, screen.TimesOf(c.s))
 }
@@ -165,7 +208,7 @@ session; repeated are attempts after the first, which are retries, or made again
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),
 	}
-	c.addFileFlag(cmd)
+	c.AddFileFlag(cmd)
 	cmd.Flags().StringVar(&since, "since", "1d", "how far back, such as 90m or 7d")
 	cmd.Flags().BoolVar(&failed, "failed", false, "only fires with a run that did not succeed")
 	cmd.Flags().IntVar(&limit, "limit", 100, "the most fires to read")
@@ -206,10 +249,10 @@ slowest of each fire.`,
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),
 	}
-	c.addFileFlag(cmd)
+	c.AddFileFlag(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.fire, "fire", "", "the instant of a fire: RFC 3339, or a time of day in UTC, as 14:00 (with --time local, in the local zone)")
-	f.Uint64Var(&o.trigger, "trigger", 0, "with --fire: the number of the trigger")
+	f.Uint64Var(&o.trigger, "trigger", 0, "with --fire: only the runs of the trigger of that number")
 	f.StringVar(&o.shards, "shard", "", "only these shards, such as 3,7-9")
 	f.StringVar(&o.since, "since", "1d", "with --failed and --slowest: how far back, such as 90m or 7d")
 	f.BoolVar(&o.failed, "failed", false, "runs that did not succeed, the latest first")
@@ -236,7 +279,9 @@ func (o *runsOptions) query(job string, fire time.Time) (func(context.Context, h
 		var err error
 		switch {
 		case o.fire != "":
-			runs, err = r.Runs(ctx, job, fire, o.trigger)
+			if runs, err = r.RunsOfFire(ctx, job, fire); o.trigger != 0 {
+				runs = slices.DeleteFunc(runs, func(r history.Run) bool { return r.Trigger != o.trigger })
+			}
 		case o.failed:
 			runs, err = r.Failures(ctx, q)
 		case o.slowest:

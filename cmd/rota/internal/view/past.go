@@ -31,7 +31,7 @@ func (v Fires) Screen(t Times) Screen {
 		f := &v.Fires[i]
 		fire, late, took := t.exactly(f.Fire), Span(f.MaxLate), "-"
 		if f.Trigger != 0 {
-			fire, late = fmt.Sprintf("#%d", f.Trigger), "-"
+			fire, late = fmt.Sprintf("%s #%d", fire, f.Trigger), "-"
 		}
 		if f.FirstStart.IsZero() {
 			late = "-"
@@ -121,7 +121,7 @@ func (v HistoryRuns) Screen(t Times) Screen {
 	for _, r := range v.Runs {
 		fire, took := t.exactly(r.Fire), "-"
 		if r.Trigger != 0 {
-			fire = fmt.Sprintf("#%d", r.Trigger)
+			fire = fmt.Sprintf("%s #%d", fire, r.Trigger)
 		}
 		if !r.Started.IsZero() {
 			took = Span(r.Duration())

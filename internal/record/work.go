@@ -1,0 +1,102 @@
+package record
+
+import (
+	"crypto/rand"
+	"encoding/base32"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// MaxRunKeyBytes bounds executor.Run.Key. Many servers accept idempotency keys of at most so many bytes.
+const MaxRunKeyBytes = 255
+
+// maxRunKeySegment bounds the segments of namespace, group and job in the key of a shard, so that keys keep within MaxRunKeyBytes.
+const maxRunKeySegment = 60
+
+// AppendShardKey appends executor.Run.ShardKey. No two shards have the same key: segments contain no slash.
+func AppendShardKey(b []byte, namespace, group, job string, shard int) []byte {
+	for _, name := range []string{namespace, group, job} {
+		b = append(appendSegment(b, name, maxRunKeySegment), '/')
+	}
+	return strconv.AppendInt(b, int64(shard), 10)
+}
+
+// WorkName returns the last segment of the key of a scheduled fire's run.
+func (i Instant) WorkName() string { return i.Time().Format(time.RFC3339Nano) }
+
+// NewToken returns 64 random bits as 13 lower-case letters and digits. A token in a trigger's name keeps the name from
+// coming again, whatever becomes of the counter of triggers.
+func NewToken() string {
+	var bits [8]byte
+	_, _ = rand.Read(bits[:]) // never fails
+	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(bits[:]))
+}
+
+// RunOf names the trigger of a run, and the work that the run does. It is zero for a scheduled fire.
+type RunOf struct {
+	Trigger string // Trigger.Name
+	Work    string // Trigger.WorkName
+}
+
+// RunOf returns the names for runs with that reference, while its trigger is in the plan.
+func (p *Plan) RunOf(r Ref) RunOf {
+	if t := p.Trigger(r.Trigger); t != nil {
+		return RunOf{t.Name(), t.WorkName()}
+	}
+	return RunOf{}
+}
+
+// RunID returns executor.Run.ID and executor.Run.Key.
+func RunID(namespace, group, job string, shard int, fire time.Time, of RunOf, attempt int) (id, key string) {
+	var room [256]byte
+	b := append(AppendShardKey(room[:0], namespace, group, job, shard), '/')
+	if of.Work != "" {
+		b = append(b, of.Work...)
+	} else {
+		b = fire.UTC().AppendFormat(b, time.RFC3339Nano)
+	}
+	end := len(b)
+	if !strings.HasSuffix(of.Work, of.Trigger) {
+		b = append(append(b, '/'), of.Trigger...)
+	}
+	b = append(b, '/')
+	b = strconv.AppendInt(b, int64(attempt), 10)
+	id = string(b)
+	return id, id[:end]
+}
+
+// Name returns the name of t, which is unique for all time: #NUMBER-TOKEN. Triggers that older versions stored have no
+// token, and a name that is unique until the job is forgotten.
+func (t *Trigger) Name() string {
+	name := "#" + strconv.FormatUint(t.Number, 10)
+	if t.Token != "" {
+		name += "-" + t.Token
+	}
+	return name
+}
+
+// WorkName returns the last segment of the keys of t's runs, which names the work that they do.
+func (t *Trigger) WorkName() string {
+	switch {
+	case t.Again:
+		return t.Fire.WorkName() + t.Name()
+	case t.Work != "":
+		return t.Work
+	case t.IsPast():
+		return t.Fire.WorkName()
+	}
+	return t.Name()
+}
+
+// Trigger returns the trigger of that number in the plan, nil if there is none. The plan may be nil.
+func (p *Plan) Trigger(number uint64) *Trigger {
+	if p == nil || number == 0 {
+		return nil
+	}
+	if i := slices.IndexFunc(p.Triggers, func(t Trigger) bool { return t.Number == number }); i >= 0 {
+		return &p.Triggers[i]
+	}
+	return nil
+}
