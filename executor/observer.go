@@ -43,6 +43,7 @@ type RunInfo struct {
 	Namespace, Group  string
 	Job, Instance     string
 	Shard, Shards     int
+	Targets           int
 	Param, ShardParam string
 	FireTime          time.Time
 	Attempt, Retries  int
@@ -54,7 +55,7 @@ type RunInfo struct {
 // Info returns the data of the run, which may be kept after the run has ended.
 func (r *Run) Info() RunInfo {
 	return RunInfo{
-		ID: r.ID, Key: r.Key, Namespace: r.Namespace, Group: r.Group, Job: r.Job, Instance: r.Instance, Shard: r.Shard, Shards: r.Shards, Param: r.Param, ShardParam: r.ShardParam,
+		ID: r.ID, Key: r.Key, Namespace: r.Namespace, Group: r.Group, Job: r.Job, Instance: r.Instance, Shard: r.Shard, Shards: r.Shards, Targets: r.Targets, Param: r.Param, ShardParam: r.ShardParam,
 		FireTime: r.FireTime, Attempt: r.Attempt, Retries: r.Retries, Reason: r.Reason, Trigger: r.Trigger, Fence: r.Fence,
 	}
 }

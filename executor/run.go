@@ -31,6 +31,8 @@ type Run struct {
 	Namespace, Group, Job, Instance string
 	// Shard is from 0 to Shards-1. Shards is the same for all shards of a fire.
 	Shard, Shards int
+	// Targets is how many shards the fire or trigger runs: Shards, or fewer for a trigger of some shards.
+	Targets int
 	// Param is the parameter of the job or trigger, ShardParam that of the shard.
 	Param, ShardParam string
 	// FireTime is the scheduled instant in UTC, equal on every instance. For a triggered run it

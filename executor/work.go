@@ -121,7 +121,7 @@ func (e *Executor) newRun(p *program, c *coordinator.Run) *Run {
 	id, key := record.RunID(e.namespace, e.group, c.Job, c.Shard, c.Fire, c.RunOf, c.Attempt)
 	r := &Run{
 		ID: id, Key: key, Namespace: e.namespace, Group: e.group, Job: c.Job, Instance: e.member.Instance(),
-		Shard: c.Shard, Shards: c.Shards, Param: p.Param, ShardParam: p.ShardParams[c.Shard],
+		Shard: c.Shard, Shards: c.Shards, Targets: c.Targets, Param: p.Param, ShardParam: p.ShardParams[c.Shard],
 		FireTime: c.Fire, Attempt: c.Attempt, Retries: c.Retries, Trigger: c.Trigger, Fence: c.Fence,
 	}
 	if c.Param != "" {

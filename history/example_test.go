@@ -57,7 +57,7 @@ func ExampleJSONLines() {
 		fmt.Println(err)
 	}
 	// Output:
-	// {"kind":"run","namespace":"billing","group":"default","id":"settle/0/2026-03-01T03:00:00Z/1","job":"settle","fire":"2026-03-01T03:00:00Z","shard":0,"shards":3,"attempt":1,"reason":"scheduled","instance":"web-1","fence":7,"started":"2026-03-01T03:00:00Z","ended":"2026-03-01T03:00:01Z","outcome":"failed","error":"ledger is locked"}
+	// {"kind":"run","namespace":"billing","group":"default","id":"billing/default/settle/0/2026-03-01T03:00:00Z/1","job":"settle","fire":"2026-03-01T03:00:00Z","shard":0,"shards":3,"attempt":1,"reason":"scheduled","instance":"web-1","fence":7,"started":"2026-03-01T03:00:00Z","ended":"2026-03-01T03:00:01Z","outcome":"failed","error":"ledger is locked"}
 }
 
 // runsOnly leaves out the records of fires, which have a random number.

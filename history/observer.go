@@ -32,7 +32,7 @@ func (r *Recorder) Observer() executor.Observer {
 // *exec.ExitError. A method that panics adds nothing.
 func newRun(e executor.RunEnded) Run {
 	run := runOfInfo(e.Run)
-	run.Reason, run.Fence, run.Shards = e.Run.Reason.String(), e.Run.Fence, e.Run.Shards
+	run.Reason, run.Fence, run.Shards, run.Targets = e.Run.Reason.String(), e.Run.Fence, e.Run.Shards, e.Run.Targets
 	run.Started, run.Ended, run.Outcome = e.Started, e.Ended, Outcome(e.Outcome.String())
 	if e.Err == nil {
 		return run

@@ -43,6 +43,7 @@ func TestObserver_RecordsAFleet(t *testing.T) {
 		f.SleepUntil(fire.Add(10 * time.Second))
 		f.Trigger("bad", executor.Trigger{})
 		f.Trigger("loud", executor.Trigger{})
+		f.Trigger("settle", executor.Trigger{Shards: []int{1}})
 		f.Options.Observer = executor.Observer{} // a process that crashes records nothing
 		f.Start("b", job)
 		f.Settle()
@@ -54,7 +55,10 @@ func TestObserver_RecordsAFleet(t *testing.T) {
 		reader := ring.Reader(rotatest.Namespace, "")
 		fires, err := reader.Fires(t.Context(), FiresQuery{Job: "settle", Since: fire})
 		require.NoError(t, err)
-		require.Len(t, fires, 2)
+		require.Len(t, fires, 3)
+		require.EqualValues(t, 1, fires[1].OK)
+		require.Equal(t, 1, fires[1].Shards, "of a trigger of one shard")
+		fires = []Fire{fires[0], fires[2]}
 		require.Equal(t, Fire{
 			Namespace: rotatest.Namespace, Group: "default", Job: "settle", Fire: fire.UTC(), Shards: 2, OK: 2, FirstStart: fire.UTC(), LastEnd: fire.UTC().Add(2 * time.Second),
 			MaxDuration: 2 * time.Second, SumDuration: 3 * time.Second,
@@ -63,7 +67,7 @@ func TestObserver_RecordsAFleet(t *testing.T) {
 		require.EqualValues(t, 1, fires[0].Crashed)
 		require.EqualValues(t, 1, fires[0].Repeated)
 
-		runs, err := reader.Runs(t.Context(), "settle", second, 0)
+		runs, err := reader.RunsOfFire(t.Context(), "settle", second)
 		require.NoError(t, err)
 		var crashed *Run
 		for i := range runs {

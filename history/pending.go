@@ -97,6 +97,7 @@ func (p *pending) addRun(r Run, now time.Time) {
 	key := fireKey{r.Namespace, r.Group, r.Job, r.Instance, r.Fire.UnixMicro(), r.Trigger}
 	s := p.open(key, r.Fire, now)
 	p.update(s, func(f *Fire) { f.addRun(&r) })
+	r.Targets = 0 // as a Reader returns it
 	p.keepRun(s, r, now)
 	p.dropExcess()
 }

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"math"
@@ -43,15 +44,17 @@ type Run struct {
 	// ID is executor.Run.ID.
 	ID string `json:"id"`
 	// Job, Fire, Trigger, Shard, Shards, Attempt, Reason, Instance and Fence are described at executor.Run.
-	Job      string    `json:"job"`
-	Fire     time.Time `json:"fire"`
-	Trigger  uint64    `json:"trigger,omitzero"`
-	Shard    int       `json:"shard"`
-	Shards   int       `json:"shards"`
-	Attempt  int       `json:"attempt"`
-	Reason   string    `json:"reason"`
-	Instance string    `json:"instance"`
-	Fence    uint64    `json:"fence"`
+	Job     string    `json:"job"`
+	Fire    time.Time `json:"fire"`
+	Trigger uint64    `json:"trigger,omitzero"`
+	Shard   int       `json:"shard"`
+	Shards  int       `json:"shards"`
+	Attempt int       `json:"attempt"`
+	// Targets is executor.Run.Targets, for Fire.Shards. Sinks do not keep it.
+	Targets  int    `json:"-"`
+	Reason   string `json:"reason"`
+	Instance string `json:"instance"`
+	Fence    uint64 `json:"fence"`
 	// Started is zero if the start is unknown, such as that of a run that crashed.
 	Started time.Time `json:"started,omitzero"`
 	Ended   time.Time `json:"ended"`
@@ -88,7 +91,8 @@ type Fire struct {
 	// Part distinguishes the records of a fire on an instance. It is zero in a sum.
 	Part uint64 `json:"part,omitzero"`
 
-	// Shards is the number of shards of the job, the same on every instance. It is zero if no run has ended and Ended is zero.
+	// Shards is the number of shards that the fire or trigger runs, the same on every instance: those of the job, or fewer
+	// for a trigger of some shards. It is zero if no run has ended and Ended is zero.
 	Shards int `json:"shards"`
 	// OK counts the runs that succeeded; Failed those that failed, timed out, panicked or were cancelled; Unfinished those that were
 	// handed back, abandoned or lost their session.
@@ -143,7 +147,7 @@ func (f *Fire) addRun(r *Run) {
 	default:
 		f.Failed++
 	}
-	one := Fire{Shards: r.Shards, FirstStart: r.Started, LastEnd: r.Ended, MaxDuration: r.Duration(), SumDuration: r.Duration()}
+	one := Fire{Shards: cmp.Or(r.Targets, r.Shards), FirstStart: r.Started, LastEnd: r.Ended, MaxDuration: r.Duration(), SumDuration: r.Duration()}
 	if r.Attempt > 1 {
 		one.Repeated = 1
 	} else if !r.Started.IsZero() && !r.runsPastFire() {

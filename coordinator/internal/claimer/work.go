@@ -78,6 +78,7 @@ type Run struct {
 	Program due.Program // of the run's epoch
 	Shard   int
 	Shards  int
+	Targets int       // how many shards the fire or trigger runs, at most Shards
 	Fire    time.Time // the scheduled instant, or the instant of the trigger; that which Operator.Retry and Backfill name
 	Attempt int       // from 1
 	Rerun   bool      // an earlier attempt crashed, was handed back or failed

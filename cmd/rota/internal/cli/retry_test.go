@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/executor"
+)
+
+func TestRetry_RefusesWorkThatIsDone(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		var mended atomic.Bool
+		f.start("web-1", nil, executor.Job{Name: "charge", Schedule: executor.Every(time.Hour), Shards: 3, Handler: executor.HandlerFunc(
+			func(_ context.Context, r *executor.Run) error {
+				if r.Shard > 0 && !mended.Load() {
+					return errors.New("no")
+				}
+				return nil
+			})})
+		time.Sleep(61 * time.Minute)
+		mended.Store(true)
+		for _, c := range []struct {
+			line string
+			code int
+			has  string
+		}{
+			{"retry charge --fire 01:00 --shards 1", exit.OK, "retries shard 1 of fire 2000-01-01T01:00:00Z of charge: trigger #1\n"},
+			{"retry charge --fire 01:00 --shards 1", exit.NotMet, "trigger #1 has retried it, and has succeeded"},
+			{"retry charge --fire 01:00", exit.OK, "retries shard 2 of fire 2000-01-01T01:00:00Z of charge: trigger #2; not shard 1: trigger #1 has retried it"},
+			{"retry charge --fire 01:00", exit.NotMet, "--again runs it as new work"},
+			{"retry charge --fire 01:00 --again", exit.OK, "trigger #3, as new work\n"},
+		} {
+			r := f.run(c.line)
+			assert.Equal(t, c.code, r.code, "%s: %s", c.line, r.err)
+			assert.Contains(t, r.out+r.err, c.has, c.line)
+			time.Sleep(2 * time.Second)
+		}
+	})
+}
+
+func TestRetry_FindsFailuresInTheHistory(t *testing.T) {
+	now := time.Date(2000, 1, 1, 2, 0, 0, 0, time.UTC)
+	url := putHistory(t, now, time.Hour)
+	inFleet(t, func(t *testing.T, f *fleet) {
+		runs := make(chan *executor.Run, 100)
+		f.start("web-1", nil, executor.Job{Name: "tenants", Schedule: executor.Every(time.Hour), Shards: 16, Handler: executor.HandlerFunc(
+			func(_ context.Context, r *executor.Run) error {
+				if r.Trigger > 0 {
+					runs <- r
+				}
+				return nil
+			})})
+		time.Sleep(time.Until(now))
+		r := f.run("retry tenants --fire 01:00")
+		assert.Equal(t, exit.NotMet, r.code, r.err)
+		r = f.run("retry tenants --fire 01:00 --history '" + url + "'")
+		require.Equal(t, exit.OK, r.code, r.err)
+		assert.Contains(t, r.out, "retries shard 7 of fire 2000-01-01T01:00:00Z of tenants: trigger #1")
+		time.Sleep(time.Second)
+		assert.Equal(t, "billing/default/tenants/7/2000-01-01T01:00:00Z", (<-runs).Key)
+	})
+}
