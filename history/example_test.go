@@ -13,7 +13,7 @@ var fire = time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
 
 func ended(shard int, took time.Duration, outcome history.Outcome) history.Run {
 	return history.Run{
-		ID: fmt.Sprintf("settle/%d/2026-03-01T03:00:00Z/1", shard), Job: "settle", Fire: fire, Shard: shard, Shards: 3, Attempt: 1,
+		ID: fmt.Sprintf("billing/default/settle/%d/2026-03-01T03:00:00Z/1", shard), Job: "settle", Fire: fire, Shard: shard, Shards: 3, Attempt: 1,
 		Reason: "scheduled", Instance: "web-1", Fence: 7, Started: fire, Ended: fire.Add(took), Outcome: outcome,
 	}
 }
@@ -26,7 +26,7 @@ func ExampleNewRing() {
 		recorder.Add(ended(shard, time.Second, history.Succeeded))
 	}
 	failed := ended(2, 4*time.Second, history.Failed)
-	failed.ID, failed.Attempt, failed.Error = "settle/2/2026-03-01T03:00:00Z/2", 2, "ledger is locked"
+	failed.ID, failed.Attempt, failed.Error = "billing/default/settle/2/2026-03-01T03:00:00Z/2", 2, "ledger is locked"
 	recorder.Add(failed)
 	if err := recorder.Shutdown(context.Background()); err != nil {
 		fmt.Println(err)
