@@ -56,6 +56,7 @@ func TestGuarded_FleetsShareADatabase(t *testing.T) {
 			"shop.blue": start(one, "shop", "blue"), "shop.green": start(one, "shop", "green"), "bank.blue": start(other, "bank", "blue"),
 		}
 		time.Sleep(time.Hour + time.Minute)
+		synctest.Wait()
 		fire := time.Now().Truncate(time.Hour)
 		answerLost = false
 		for name, e := range fleets {
@@ -63,10 +64,12 @@ func TestGuarded_FleetsShareADatabase(t *testing.T) {
 			_, err := e.Operator().Retry(t.Context(), "charge", fire, coordinator.RetryOptions{})
 			require.NoError(t, err)
 			time.Sleep(time.Minute)
+			synctest.Wait()
 			assert.Equal(t, 1, writes(name), "%s: the retry finds the work done", name)
 			_, err = e.Operator().Retry(t.Context(), "charge", fire, coordinator.RetryOptions{Again: true})
 			require.NoError(t, err)
 			time.Sleep(time.Minute)
+			synctest.Wait()
 			assert.Equal(t, 2, writes(name), "%s: new work", name)
 		}
 		for name, e := range fleets {
