@@ -199,19 +199,23 @@ func (g *groupRecords) listLost() []JobSummary {
 
 // lostProblem returns the problem of a job of listLost. Lists leave out values that another program wrote.
 func (g *groupRecords) lostProblem(segment string) string {
-	states := []string{}
+	var states []string
 	j := g.jobs[segment]
 	for _, r := range []struct {
 		key    registry.Key
 		listed bool
 	}{{g.keys.Job(segment), j != nil && j.def.Key != ""}, {g.keys.Plan(segment), j != nil && j.plan.Key != ""}} {
+		problem := missingProblem(r.key)
 		if r.listed {
-			states = append(states, unreadableProblem(r.key))
-		} else {
-			states = append(states, fmt.Sprintf("%s is missing, or another program wrote its value", r.key))
+			problem = unreadableProblem(r.key)
 		}
+		states = append(states, problem)
 	}
 	return strings.Join(states, "; ")
+}
+
+func missingProblem(key registry.Key) string {
+	return fmt.Sprintf("%s is missing, or another program wrote its value", key)
 }
 
 // changes returns the state of the group at now with the jobs that have changed since the last call, and
