@@ -80,6 +80,11 @@ func (e *Executor) Shutdown(ctx context.Context) error {
 	select {
 	case <-first.returned:
 		return first.err
+	default:
+	}
+	select {
+	case <-first.returned:
+		return first.err
 	case <-ctx.Done():
 		return fmt.Errorf("shutdown: wait for an earlier call: %w", context.Cause(ctx))
 	}

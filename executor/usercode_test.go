@@ -78,7 +78,8 @@ func TestHandler_ChangesItsRun(t *testing.T) {
 		assert.Equal(t, begun, ended)
 		for i, run := range ended {
 			assert.Equal(t, i, run.Retries)
-			assert.Equal(t, fmt.Sprintf("pay/0/#1/%d", i+1), run.ID)
+			assert.Equal(t, fmt.Sprintf("%s/%d", run.Key, i+1), run.ID)
+			assert.Regexp(t, "^test/default/pay/0/#1-", run.Key)
 		}
 	})
 	bubble(t, "and an abandoned run has its own name", func(t *testing.T, f *fleet) {
@@ -91,7 +92,7 @@ func TestHandler_ChangesItsRun(t *testing.T) {
 		until(1)
 		var abandoned *executor.AbandonedError
 		require.ErrorAs(t, e.Shutdown(t.Context()), &abandoned)
-		assert.Equal(t, []string{"job/0/2000-01-01T00:01:00Z/1"}, abandoned.Runs)
+		assert.Equal(t, []string{"test/default/job/0/2000-01-01T00:01:00Z/1"}, abandoned.Runs)
 		close(over)
 	})
 }
