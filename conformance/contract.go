@@ -41,6 +41,7 @@ const (
 	leeway     = "leaves a choice to the backend"
 	unwritten  = "needs a write that bypasses the library: backends with a server test it"
 	optional   = "describes an optional interface on which no promise rests"
+	option     = "describes an option of some backends, which test it"
 	unmade     = "needs a store that rejects credentials: backends with one test it"
 )
 
@@ -87,6 +88,8 @@ var Contract = []Clause{
 	{"ErrQuota", "A transaction that only deletes, on conditions At and Alive, needs no room.", []Promise{DeletesNeedNoRoom}, ""},
 	{"ErrForeign", "ErrForeign: the value at the key was not written by this library, or is damaged.", nil, unwritten},
 	{"ErrForeign", "Lists and watches leave such a key out.", nil, unwritten},
+	{"ErrReadOnly", "ErrReadOnly: the handle was opened for reading only.", nil, option},
+	{"ErrReadOnly", "Nothing was sent.", nil, option},
 	{"ErrClosed", "ErrClosed: the registry, watcher or session was closed by its owner.", []Promise{ClosedIsErrClosed}, ""},
 	{"ConflictError", "ConflictError is an ErrConflict with the item that did not hold.", []Promise{ConflictNamesTheItem}, ""},
 	{"ConflictError.Index", "counts t.If first, then t.Then; the lowest that did not hold", []Promise{ConflictNamesTheItem}, ""},
