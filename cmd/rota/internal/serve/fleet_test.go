@@ -82,7 +82,7 @@ jobs:
 			complete := func(fire string) bool {
 				keys := ranKeys(t, list)
 				for shard := range fleetShards {
-					if keys[fmt.Sprintf("mark/%d/%s", shard, fire)] == nil {
+					if keys[fmt.Sprintf("fleet/default/mark/%d/%s", shard, fire)] == nil {
 						return false
 					}
 				}
