@@ -121,12 +121,14 @@ func TestPool_Delays(t *testing.T) {
 	})
 	bubbled("have tasks wait for a worker from their instants on, not from their claims", func(t *testing.T, p *delayed) {
 		claimed := time.Now()
-		p.addDelayed(&task{job: "job", ctx: t.Context(), since: claimed, do: func() {}, end: func(error) {}}, time.Hour)
-		delayed := p.delays.tasks[0]
-		assert.Equal(t, claimed.UTC(), p.delays.waitingByJob()["job"].Since)
+		waits := &task{job: "job", ctx: t.Context(), since: claimed, do: func() {}, end: func(error) {}}
+		p.addDelayed(waits, time.Hour)
+		assert.Equal(t, claimed.UTC(), p.delayedByJob()["job"].Since)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		assert.Equal(t, claimed.Add(time.Hour), delayed.since)
+		p.pool.mu.Lock()
+		assert.Equal(t, claimed.Add(time.Hour), waits.since)
+		p.pool.mu.Unlock()
 		<-p.idle()
 	})
 	bubbled("end one run, if it may be handed back", func(t *testing.T, p *delayed) {
