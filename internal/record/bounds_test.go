@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -36,7 +35,6 @@ var decoders = map[string]func([]byte) (any, error){
 // The cost that one decode may have. A record of 128 KiB, the most that is read, may be inflated to 4 MiB.
 const (
 	mostAllocated   = 64 << 20
-	mostDecodeTime  = 100 * time.Millisecond
 	mostOfTrivial   = 1 << 20 // of a record that is refused by its size alone
 	plentyOfHostile = 300_000
 )
