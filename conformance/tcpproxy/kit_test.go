@@ -140,9 +140,20 @@ func (c *client) expectNothing() {
 
 func (c *client) expectReset() {
 	c.t.Helper()
+	c.expectResetAfter()
+}
+
+// expectResetAfter allows for a beginning of these lines before the reset.
+func (c *client) expectResetAfter(lines ...string) {
+	c.t.Helper()
 	require.NoError(c.t, c.SetReadDeadline(time.Now().Add(patience)))
-	_, err := c.in.ReadString('\n')
-	require.ErrorContains(c.t, err, "reset")
+	got, err := c.in.ReadString('\n')
+	for err == nil && len(lines) > 0 {
+		require.Equal(c.t, lines[0]+"\n", got)
+		lines = lines[1:]
+		got, err = c.in.ReadString('\n')
+	}
+	require.ErrorContains(c.t, err, "reset", "after %q", got)
 }
 
 func (c *client) expectEOF() {

@@ -112,7 +112,7 @@ func TestBudget_AllocationsOfARun(t *testing.T) {
 		bytes := float64(after.TotalAlloc-before.TotalAlloc) / fires / shards
 		t.Logf("a run of a job of %d shards: %.1f allocations, %.0f bytes", shards, allocations, bytes)
 		assert.LessOrEqual(t, allocations, 9.0)
-		assert.LessOrEqual(t, bytes, 1792.0)
+		assert.LessOrEqual(t, bytes, 2048.0) // 1670 to 1850 by the number of batches in which the ends come
 	})
 }
 
