@@ -6,14 +6,15 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/internal/test/cost"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -34,19 +35,11 @@ var decoders = map[string]func([]byte) (any, error){
 
 // The cost that one decode may have. A record of 128 KiB, the most that is read, may be inflated to 4 MiB.
 const (
-	mostAllocated   = 64 << 20
+	mostAllocated   = 32 << 20
+	mostDecodeTime  = 100 * time.Millisecond
 	mostOfTrivial   = 1 << 20 // of a record that is refused by its size alone
 	plentyOfHostile = 300_000
 )
-
-// allocatedBy returns how many bytes f allocates.
-func allocatedBy(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
 
 // packed returns the stored form of a text that Encode would refuse.
 func packed(t testing.TB, text string) []byte {
@@ -120,8 +113,10 @@ func TestDecode_RefusesHostileRecordsAtABoundedCost(t *testing.T) {
 		for reason, b := range records {
 			t.Run(kind+": "+reason, func(t *testing.T) {
 				var err error
-				allocated := allocatedBy(func() { _, err = decoders[kind](b) })
+				allocated := cost.Allocated(func() { _, err = decoders[kind](b) })
+				took := cost.Least(3, func() { _, err = decoders[kind](b) })
 				require.ErrorContains(t, err, reason)
+				assert.Less(t, took, max(mostDecodeTime, 500*cost.Unit()), "the latter is more where code is instrumented")
 				assert.Less(t, len(err.Error()), 500)
 				assert.Less(t, allocated, uint64(mostAllocated))
 				if len(b) > maxStored {
@@ -253,7 +248,7 @@ func TestWatermarks_FoldCostsNoMoreForAMarkOfEachShard(t *testing.T) {
 		others = append(others, WatermarkGroup{shardset.Of(s), Watermark{Epoch: 1, Fire: Instant(3*MaxShards - s)}})
 	}
 	var folded Watermarks
-	allocated := allocatedBy(func() { folded = ms.Fold(others, shardset.Range(0, MaxShards)) })
+	allocated := cost.Allocated(func() { folded = ms.Fold(others, shardset.Range(0, MaxShards)) })
 	require.Len(t, folded, MaxShards)
 	require.Equal(t, Instant(3*MaxShards), folded.Of(0).Fire)
 	require.Less(t, allocated, uint64(16<<20), "pairs of groups would allocate gigabytes")

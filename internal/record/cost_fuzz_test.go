@@ -2,13 +2,13 @@ package record
 
 import (
 	"testing"
-	"time"
 
 	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/internal/test/cost"
 )
 
-// FuzzDecode_Cost decodes a text as each kind of record, plain and deflated. No decode may take long, allocate much, or
-// return a record that cannot be encoded and read again.
+// FuzzDecode_Cost decodes a text as each kind of record, plain and deflated. No decode may cost more than cost.Require allows for the
+// text, or return a record that cannot be encoded and read again.
 func FuzzDecode_Cost(f *testing.F) {
 	for _, records := range hostileRecords(f) {
 		for _, b := range records {
@@ -29,7 +29,7 @@ func FuzzDecode_Cost(f *testing.F) {
 			for _, b := range [][]byte{text, stored} {
 				var v any
 				var err error
-				requireCheap(t, kind, len(text), func() { v, err = decode(b) })
+				cost.Require(t, kind, len(text), func() { v, err = decode(b) })
 				if err != nil {
 					continue
 				}
@@ -55,7 +55,7 @@ func FuzzMerge_Cost(f *testing.F) {
 		if err != nil {
 			return
 		}
-		requireCheap(t, "merge", len(plan)+len(claims)+len(control), func() {
+		cost.Require(t, "merge", len(plan)+len(claims)+len(control), func() {
 			shards := shardset.Range(0, p.Shards())
 			p.Watermarks.Fold(c.Watermarks, shards).Split(shards)
 			p.Reruns.Merge(c.Running).Merge(c.Reruns)
@@ -71,20 +71,3 @@ func FuzzMerge_Cost(f *testing.F) {
 		})
 	})
 }
-
-// requireCheap fails if f allocates more than a multiple of its input allows, or takes as long as only a cost that
-// grows faster than the input explains: instrumented code on a busy machine needs a second for the largest record.
-func requireCheap(t *testing.T, what string, input int, f func()) {
-	t.Helper()
-	began := time.Now()
-	allocated := allocatedBy(f)
-	if took := time.Since(began); took > mostInstrumentedTime {
-		t.Fatalf("%s: %v for %d bytes", what, took, input)
-	}
-	if limit := uint64(8<<20 + 400*input); allocated > limit {
-		t.Fatalf("%s: %d bytes allocated for %d bytes, at most %d", what, allocated, input, limit)
-	}
-}
-
-// mostInstrumentedTime bounds the time of one decode in a fuzz target.
-const mostInstrumentedTime = 20 * time.Second
