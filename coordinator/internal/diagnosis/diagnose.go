@@ -219,6 +219,14 @@ func (d *diagnosis) addUnreadable(e registry.Entry, job string, err error) {
 	d.add(Finding{Error, Unreadable, job, e.Key, fmt.Sprintf("the record cannot be read: %v", err), "restore or delete the record; see docs/protocol/record-edits.md"})
 }
 
+// byLeader returns the remedy that the leader does something. Without a leader, it has to be elected first.
+func (d *diagnosis) byLeader(does string) string {
+	if _, led := d.electionRecord(d.Keys.Seat()); !led {
+		return "start an instance: the leader that is elected " + does
+	}
+	return "the leader " + does
+}
+
 // checkElection checks that the group has a leader.
 func (d *diagnosis) checkElection() {
 	const do = "start an instance; see elections in docs/operating/messages.md"
@@ -263,7 +271,7 @@ func (d *diagnosis) checkMembers() {
 	for _, inc := range slices.Sorted(maps.Keys(d.members)) {
 		m, key := d.members[inc], d.Keys.Member(inc)
 		if !d.live[m.Session] {
-			f := Finding{Warning, Expired, "", key, fmt.Sprintf("the session of %s has expired, and its records are not reaped", m.Name), "the leader reaps them; if it stays so, look at the leader's log"}
+			f := Finding{Warning, Expired, "", key, fmt.Sprintf("the session of %s has expired, and its records are not reaped", m.Name), d.byLeader("reaps them; if it stays so, look at its log")}
 			if m.RestartGrace > 0 {
 				f.Severity, f.Do = Info, "its shards wait for its return (RestartGrace); start it again"
 			}
@@ -331,7 +339,7 @@ func (d *diagnosis) checkOrphans() {
 		}
 		for _, e := range d.Claims[inc] {
 			orphan(e.Key, d.jobs[e.Key.Name()].Name, fmt.Sprintf("claims of %s, which has no member record", inc),
-				"the leader restores the member record or reaps the claims; if it stays so, look at its log")
+				d.byLeader("restores the member record or reaps the claims; if it stays so, look at its log"))
 		}
 	}
 	for _, e := range d.Plans {
@@ -341,7 +349,7 @@ func (d *diagnosis) checkOrphans() {
 			if p := d.plans[segment]; p != nil {
 				name = p.Job
 			}
-			orphan(e.Key, name, "a plan without a stored definition", "the leader stores the definition again; if the job is obsolete, delete the plan")
+			orphan(e.Key, name, "a plan without a stored definition", d.byLeader("stores the definition again; if the job is obsolete, delete the plan"))
 		}
 	}
 	for _, e := range d.Controls {
@@ -352,7 +360,7 @@ func (d *diagnosis) checkOrphans() {
 	for segment, p := range d.plans {
 		for inc := range p.Owners {
 			if _, known := d.members[inc]; !known && !d.unreadable[d.Keys.Member(inc)] {
-				orphan(d.Keys.Plan(segment), p.Job, fmt.Sprintf("the plan names the owner %s, which has no member record", inc), "the leader reassigns its shards; if it stays so, look at its log")
+				orphan(d.Keys.Plan(segment), p.Job, fmt.Sprintf("the plan names the owner %s, which has no member record", inc), d.byLeader("reassigns its shards; if it stays so, look at its log"))
 			}
 		}
 	}
@@ -371,7 +379,7 @@ func (d *diagnosis) checkJobs() {
 		if planned || d.unreadable[d.Keys.Plan(segment)] {
 			continue
 		}
-		f := Finding{Warning, Missing, job.Name, d.Keys.Plan(segment), "the job has no plan", "the leader makes one; if it stays so, look at its log"}
+		f := Finding{Warning, Missing, job.Name, d.Keys.Plan(segment), "the job has no plan", d.byLeader("makes one; if it stays so, look at its log")}
 		if d.countOffers(job.Name) == 0 {
 			f.Severity, f.Kind, f.Do = Info, Unoffered, "start a process that registers the job; if it is obsolete, delete the definition"
 			f.What = "the job has no plan, since no live instance offers it"

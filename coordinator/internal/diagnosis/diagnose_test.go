@@ -3,6 +3,7 @@ package diagnosis
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -148,6 +149,13 @@ func TestDiagnose(t *testing.T) {
 		require.NotEmpty(t, f)
 		assert.Equal(t, Expired, f[len(f)-1].Kind)
 		assert.Equal(t, Info, f[len(f)-1].Severity)
+	})
+	t.Run("without a leader no remedy waits for one", func(t *testing.T) {
+		w := newWorld(t)
+		w.session, w.seat = "", nil
+		for _, f := range Diagnose(w.records()) {
+			assert.False(t, strings.HasPrefix(f.Do, "the leader "), "%+v", f)
+		}
 	})
 	t.Run("a foreign value is one finding, and its counterparts are not orphaned", func(t *testing.T) {
 		w := newWorld(t)

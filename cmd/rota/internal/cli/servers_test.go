@@ -42,6 +42,7 @@ func TestCommands_OnServers(t *testing.T) {
 				assert.Contains(t, out.String(), want, line)
 			}
 			expect("jobs", `Namespace "billing" has no live instances`)
+			expect("check --min-jobs 0 --min-instances 0", "ROTA OK - 0 jobs of default")
 			reg, err := registryurl.Open(t.Context(), url, slog.New(slog.DiscardHandler))
 			require.NoError(t, err)
 			defer reg.Close(context.Background())

@@ -19,9 +19,8 @@ import (
 
 // checkOptions are the flags of check.
 type checkOptions struct {
-	filter  view.JobsFilter
-	maxLate time.Duration
-	format  string
+	view.CheckLimits
+	format string
 }
 
 func (c *commands) check() *cobra.Command {
@@ -31,14 +30,15 @@ func (c *commands) check() *cobra.Command {
 		Short: "Check the group for monitoring, with the exit codes of Nagios",
 		Long: `Check reads the group once and exits with 0 (ok), 1 (warning), 2 (critical) or 3 (unknown).
 
-Critical: a fire has been due for longer than --max-late, the group has no leader, or the store has lost
-records and nobody has run rota acknowledge. Warning: a job
-has a problem, shards without an owner, or shards whose latest attempt failed; or a clock is wrong, or
-a record cannot be read. Unknown: the group could not be read. Paused jobs are ok, and so is an
-instance that restarts, until a fire is late.`,
+Critical: a fire has been due for longer than --max-late, the group has no leader, it has fewer jobs
+or live instances than --min-jobs and --min-instances, or the store has lost records and nobody has
+run rota acknowledge. Warning: a job has a problem, shards without an owner, or shards whose latest
+attempt failed; or a clock is wrong, or a record cannot be read. Unknown: the group could not be
+read, or no job was found: the namespace may be misspelt, or GLOB. With --min-jobs 0, a group without
+jobs is ok. Paused jobs are ok, and so is an instance that restarts, until a fire is late.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.filter.Glob = strings.Join(args, "")
+			o.Jobs.Glob = strings.Join(args, "")
 			v := c.runCheck(cmd.Context(), &o)
 			if err := o.print(cmd, &v); err != nil {
 				return &exit.Error{Code: view.CheckUnknown, Err: err}
@@ -50,7 +50,9 @@ instance that restarts, until a fire is late.`,
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),
 	}
-	cmd.Flags().DurationVar(&o.maxLate, "max-late", 5*time.Minute, "how long a fire may be due and not claimed")
+	cmd.Flags().DurationVar(&o.MaxLate, "max-late", 5*time.Minute, "how long a fire may be due and not claimed")
+	cmd.Flags().IntVar(&o.MinJobs, "min-jobs", 1, "the least number of jobs that are found")
+	cmd.Flags().IntVar(&o.MinInstances, "min-instances", 1, "the least number of live instances")
 	cmd.Flags().StringVar(&o.format, "format", "nagios", "nagios, prometheus or json")
 	_ = cmd.RegisterFlagCompletionFunc("format", complete.Of("nagios", "prometheus", "json"))
 	return settings.Limit(cmd, settings.Connection...)
@@ -58,7 +60,7 @@ instance that restarts, until a fire is late.`,
 
 // runCheck reads the group. Failures of all kinds are results too: a monitor reads no others.
 func (c *commands) runCheck(ctx context.Context, o *checkOptions) view.Check {
-	err := o.filter.Check()
+	err := o.Jobs.Check()
 	if err == nil {
 		err = c.s.Resolve()
 	}
@@ -75,7 +77,7 @@ func (c *commands) runCheck(ctx context.Context, o *checkOptions) view.Check {
 	if err != nil {
 		return view.CheckFailed(err, time.Now())
 	}
-	v := view.CheckOf(st, o.filter, o.maxLate)
+	v := view.CheckOf(st, o.CheckLimits)
 	loss, err := op.StoreLoss(ctx)
 	if err != nil && !errors.Is(err, registry.ErrForeign) {
 		return view.CheckFailed(err, time.Now())

@@ -23,7 +23,7 @@ func alertsOf(st *coordinator.GroupStatus, jobs int) []Alert {
 		alerts = append(alerts, Alert{Text: "There is no leader, so no shard gets an owner and no act of an operator takes effect: see rota doctor."})
 	}
 	for i := range st.Instances {
-		if text := describeFault(&st.Instances[i]); text != "" {
+		if text := describeFault(&st.Instances[i], st.Leader.Instance != ""); text != "" {
 			alerts = append(alerts, Alert{st.Instances[i].Instance, text})
 		}
 	}
@@ -31,7 +31,7 @@ func alertsOf(st *coordinator.GroupStatus, jobs int) []Alert {
 }
 
 // describeFault returns the fault of an instance and what to do, "" if it has none.
-func describeFault(i *coordinator.InstanceStatus) string {
+func describeFault(i *coordinator.InstanceStatus, led bool) string {
 	switch {
 	case i.Skew != 0:
 		return fmt.Sprintf("Its clock is %s the fleet's median, so it owns no shards: correct the clock.", describeSkew(i.Skew))
@@ -40,6 +40,9 @@ func describeFault(i *coordinator.InstanceStatus) string {
 	case i.RestartGrace > 0:
 		return fmt.Sprintf("Its session has expired. For up to %s, it is awaited with %s: start it, or move them with rota drain %s.",
 			Span(i.RestartGrace), countOf(i.Shards, "shard"), i.Instance)
+	}
+	if !led {
+		return fmt.Sprintf("Its session has expired, and without a leader its %s stay: start an instance.", countOf(i.Shards, "shard"))
 	}
 	return fmt.Sprintf("Its session has expired, and the leader is about to move its %s.", countOf(i.Shards, "shard"))
 }

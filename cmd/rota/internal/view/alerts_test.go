@@ -27,8 +27,10 @@ func TestAlerts(t *testing.T) {
 		{"", "There is no leader, so no shard gets an owner and no act of an operator takes effect: see rota doctor."},
 		{"a", "Its clock is 1m30s behind the fleet's median, so it owns no shards: correct the clock."},
 		{"b", "Its session has expired. For up to 1h, it is awaited with 1 shard: start it, or move them with rota drain b."},
-		{"c", "Its session has expired, and the leader is about to move its 2 shards."},
+		{"c", "Its session has expired, and without a leader its 2 shards stay: start an instance."},
 	}, v.Alerts)
+
+	assert.Equal(t, "Its session has expired, and the leader is about to move its 2 shards.", describeFault(&coordinator.InstanceStatus{Shards: 2}, true))
 
 	many := coordinator.GroupStatus{Leader: leader}
 	for n := range 50 {
@@ -45,9 +47,9 @@ func TestCheck_WarnsOfASkewedClock(t *testing.T) {
 		Jobs:      []coordinator.JobSummary{{Job: "settle", Shards: 3, Expired: 1, ExpiredOwners: []string{"b"}}},
 		Instances: []coordinator.InstanceStatus{{Instance: "a", Alive: true}, {Instance: "b", Shards: 1}},
 	}
-	assert.Equal(t, CheckOK, CheckOf(st, JobsFilter{}, time.Minute).Code, "an instance that restarts")
+	assert.Equal(t, CheckOK, CheckOf(st, CheckLimits{MaxLate: time.Minute}).Code, "an instance that restarts")
 	st.Instances[0].Skew = 3 * time.Hour
-	v := CheckOf(st, JobsFilter{}, time.Minute)
+	v := CheckOf(st, CheckLimits{MaxLate: time.Minute})
 	assert.Equal(t, CheckWarning, v.Code)
 	assert.Equal(t, []string{"the clock of a is 3h ahead of the fleet's median"}, v.Reasons)
 }

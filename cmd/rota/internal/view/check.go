@@ -25,6 +25,7 @@ type Check struct {
 	Result  string    `json:"result"` // ok, warning, critical or unknown
 	Reasons []string  `json:"reasons"`
 	Jobs    []Job     `json:"jobs"` // those that are not ok
+	Live    int       `json:"live_instances"`
 	Total   int       `json:"total"`
 	Late    int       `json:"late"`
 	Failing int       `json:"failing"`
@@ -32,6 +33,15 @@ type Check struct {
 	Paused  int       `json:"paused"`
 	MaxLate float64   `json:"max_late_seconds"`
 	Lates   []JobLate `json:"-"`
+	failed  bool      // the group could not be read
+}
+
+// CheckLimits are the limits that a group must keep to pass a check.
+type CheckLimits struct {
+	Jobs    JobsFilter
+	MaxLate time.Duration // how long a fire may be due
+	// MinJobs is the least number of checked jobs, MinInstances that of live instances.
+	MinJobs, MinInstances int
 }
 
 // JobLate is how long the oldest fire of a job has been due.
@@ -42,24 +52,30 @@ type JobLate struct {
 
 var results = []string{"ok", "warning", "critical", "unknown"}
 
-// CheckOf checks a group. A job whose fire has been due for longer than maxLate is critical, and so is
-// a group with jobs and no leader. Failing jobs, problems, shards without an owner and skewed clocks are
-// warnings. A shard whose owner has expired is not: that is usual during a restart.
-func CheckOf(st coordinator.GroupStatus, f JobsFilter, maxLate time.Duration) Check {
+// CheckOf checks a group. A job whose fire has been due for longer than MaxLate is critical, and so are fewer jobs or
+// live instances than the least number, and a group with jobs and no leader. Failing jobs, problems, shards without an
+// owner and wrong clocks are warnings. A shard whose owner has expired is not: that is usual during a restart. If no job
+// was checked and there should be one, the result is unknown: a monitor that names a wrong namespace sees the same.
+func CheckOf(st coordinator.GroupStatus, l CheckLimits) Check {
 	v := Check{Version: Version, At: st.At, Group: groupOf(&st), Reasons: []string{}, Jobs: []Job{}}
 	raise := func(code int, format string, args ...any) {
 		v.Code = max(v.Code, code)
 		v.Reasons = append(v.Reasons, fmt.Sprintf(format, args...))
 	}
 	chosen := map[string]bool{}
-	for _, name := range JobsOf(st, f).Names() {
+	for _, name := range JobsOf(st, l.Jobs).Names() {
 		chosen[name] = true
 	}
 	if st.Leader.Instance == "" && len(st.Jobs) > 0 {
 		raise(CheckCritical, "no leader")
 	}
+	for i := range st.Instances {
+		if st.Instances[i].Alive {
+			v.Live++
+		}
+	}
 	for i := range st.Jobs {
-		j := jobOf(&st.Jobs[i], st.At, maxLate)
+		j := jobOf(&st.Jobs[i], st.At, l.MaxLate)
 		if !chosen[j.Name] {
 			continue
 		}
@@ -73,9 +89,9 @@ func CheckOf(st coordinator.GroupStatus, f JobsFilter, maxLate time.Duration) Ch
 		switch j.State {
 		case OK, Paused, Stopped, New, Expired: // a shard of an expired owner is late, in time
 		case Late:
-			raise(CheckCritical, "%s has been due for %s: %s", j.Name, Span(st.At.Sub(j.Overdue)), j.reason())
+			raise(CheckCritical, "%s has been due for %s: %s", j.Name, Span(st.At.Sub(j.Overdue)), j.reason(v.Leader))
 		default:
-			raise(CheckWarning, "%s: %s", j.Name, j.reason())
+			raise(CheckWarning, "%s: %s", j.Name, j.reason(v.Leader))
 		}
 		for state, n := range map[string]*int{Late: &v.Late, Failing: &v.Failing, Unowned: &v.Unowned, Paused: &v.Paused} {
 			if has(j.States, state) {
@@ -93,6 +109,15 @@ func CheckOf(st coordinator.GroupStatus, f JobsFilter, maxLate time.Duration) Ch
 	}
 	for _, key := range st.Unreadable {
 		raise(CheckWarning, "%s cannot be read", key)
+	}
+	switch {
+	case v.Total == 0 && l.MinJobs > 0:
+		raise(CheckUnknown, "%s", describeNoJobs(&st, l.Jobs))
+	case v.Total < l.MinJobs:
+		raise(CheckCritical, "%s, at least %d expected", countOf(v.Total, "job"), l.MinJobs)
+	}
+	if v.Live < l.MinInstances && v.Code != CheckUnknown {
+		raise(CheckCritical, "%s, at least %d expected", countOf(v.Live, "live instance"), l.MinInstances)
 	}
 	v.Result = results[v.Code]
 	return v
@@ -116,18 +141,33 @@ func LossText(loss *coordinator.StoreLoss) string {
 	return fmt.Sprintf("%s, as %s noticed at %s", what, loss.By, loss.Noticed.UTC().Format(time.RFC3339))
 }
 
-// reason returns the problem that the leader reports, or else the state in words.
-func (j *Job) reason() string {
-	if j.Problem != "" {
-		return j.Problem
+// describeNoJobs returns why a check has found no job.
+func describeNoJobs(st *coordinator.GroupStatus, f JobsFilter) string {
+	switch {
+	case IsEmpty(st):
+		return fmt.Sprintf("group %q of namespace %q has no records: check -n, -g and the address of the registry", st.Group, st.Namespace)
+	case len(st.Jobs) == 0:
+		return "the group has no job"
 	}
-	return j.Text
+	return fmt.Sprintf("the group has no job %q", f.Glob)
+}
+
+// reason returns the problem that a leader reports, or else the state in words. Without a leader, the problem on record
+// may have passed.
+func (j *Job) reason(leader string) string {
+	switch {
+	case j.Problem == "":
+		return j.Text
+	case leader == "":
+		return "the last leader reported: " + j.Problem
+	}
+	return j.Problem
 }
 
 // CheckFailed returns the result of a check that could not read the group.
 func CheckFailed(err error, now time.Time) Check {
 	text, _, _ := strings.Cut(err.Error(), "\n")
-	return Check{Version: Version, At: now, Code: CheckUnknown, Result: results[CheckUnknown], Reasons: []string{text}, Jobs: []Job{}}
+	return Check{failed: true, Version: Version, At: now, Code: CheckUnknown, Result: results[CheckUnknown], Reasons: []string{text}, Jobs: []Job{}}
 }
 
 // Nagios returns the line of a Nagios plugin, with performance data after the bar.
@@ -142,8 +182,8 @@ func (v Check) Nagios() string {
 	}
 	// A bar would end the text.
 	text = strings.ReplaceAll(text, "|", "/")
-	return fmt.Sprintf("ROTA %s - %s | jobs=%d late=%d failing=%d unowned=%d paused=%d max_late=%.0fs",
-		strings.ToUpper(v.Result), text, v.Total, v.Late, v.Failing, v.Unowned, v.Paused, v.MaxLate)
+	return fmt.Sprintf("ROTA %s - %s | jobs=%d instances=%d late=%d failing=%d unowned=%d paused=%d max_late=%.0fs",
+		strings.ToUpper(v.Result), text, v.Total, v.Live, v.Late, v.Failing, v.Unowned, v.Paused, v.MaxLate)
 }
 
 // Prometheus returns the check in the text format, for the textfile collector of the node exporter. The
@@ -155,15 +195,16 @@ func (v Check) Prometheus() string {
 		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s gauge\n%s{%s} %v\n", name, help, name, name, labels, value)
 	}
 	up := 1
-	if v.Code == CheckUnknown {
+	if v.failed {
 		up = 0
 	}
 	gauge("rota_check_up", "Whether the check could read the group.", up)
 	if up == 0 {
 		return b.String()
 	}
-	gauge("rota_check_result", "Result of the check: 0 ok, 1 warning, 2 critical.", v.Code)
+	gauge("rota_check_result", "Result of the check: 0 ok, 1 warning, 2 critical, 3 unknown.", v.Code)
 	gauge("rota_check_jobs", "Jobs that were checked.", v.Total)
+	gauge("rota_check_live_instances", "Live instances of the group.", v.Live)
 	gauge("rota_check_jobs_failing", "Jobs with a shard whose latest attempt failed.", v.Failing)
 	gauge("rota_check_jobs_unowned", "Jobs with a shard without an owner.", v.Unowned)
 	gauge("rota_check_jobs_paused", "Jobs that are paused.", v.Paused)

@@ -118,7 +118,7 @@ func describeState(j *coordinator.JobSummary, states []string) string {
 	case Problem:
 		return j.Problem
 	case Failing:
-		return "failing: " + few(j.Failing)
+		return "failing: " + fewShards(j.Failing)
 	case Stopped:
 		return "by trigger only"
 	case New:

@@ -229,6 +229,14 @@ func (r Runs) describe(t Times) string {
 	return fmt.Sprintf("%s of %s, attempt %d", ShardsText(r.Shards), of, r.Attempt)
 }
 
+// fewShards returns "shard 7" or "shards 0-7", cut as few is.
+func fewShards(shards []int) string {
+	if len(shards) == 1 {
+		return "shard " + few(shards)
+	}
+	return "shards " + few(shards)
+}
+
 // ShardsText returns "shard 7" or "shards 0-7".
 func ShardsText(shards []int) string {
 	if len(shards) == 1 {

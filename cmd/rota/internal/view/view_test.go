@@ -71,11 +71,11 @@ func TestStates(t *testing.T) {
 		{coordinator.JobSummary{Shards: 4, Overdue: late, Running: 1, Unowned: 1, Failing: []int{1}}, Late, "LATE: no owner"},
 		{coordinator.JobSummary{Shards: 4, Unowned: 1, Problem: "p"}, Unowned, "no owner"},
 		{coordinator.JobSummary{Shards: 4, Problem: "p", Failing: []int{1}}, Problem, "p"},
-		{coordinator.JobSummary{Shards: 4, Failing: []int{1, 2}}, Failing, "failing: 1-2"},
+		{coordinator.JobSummary{Shards: 4, Failing: []int{1, 2}}, Failing, "failing: shards 1-2"},
 		{coordinator.JobSummary{Shards: 4, Paused: true}, Paused, "paused"},
 		{coordinator.JobSummary{Shards: 4, Overdue: late, Expired: 2, ExpiredOwners: []string{"a", "b"}}, Late, "LATE: 2 owners expired"},
 		{coordinator.JobSummary{Shards: 4, Expired: 2, ExpiredOwners: []string{"a"}}, Expired, "a expired"},
-		{coordinator.JobSummary{Shards: 4, Expired: 2, ExpiredOwners: []string{"a"}, Failing: []int{1}}, Failing, "failing: 1"},
+		{coordinator.JobSummary{Shards: 4, Expired: 2, ExpiredOwners: []string{"a"}, Failing: []int{1}}, Failing, "failing: shard 1"},
 		{coordinator.JobSummary{Shards: 4, ScheduleStopped: true}, Stopped, "by trigger only"},
 		{coordinator.JobSummary{}, New, "not planned"},
 		{coordinator.JobSummary{Paused: true}, Paused, "paused"},
@@ -187,27 +187,59 @@ func TestJobsFilter_Check(t *testing.T) {
 func TestCheckOf(t *testing.T) {
 	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	leader := coordinator.LeaderStatus{Instance: "a"}
+	live := []coordinator.InstanceStatus{{Instance: "a", Alive: true}}
 	for _, c := range []struct {
 		st   coordinator.GroupStatus
 		code int
 		want string
 	}{
-		{coordinator.GroupStatus{}, CheckOK, "ROTA OK - 0 jobs of default"},
+		{coordinator.GroupStatus{Namespace: "biling"}, CheckUnknown, `ROTA UNKNOWN - group "default" of namespace "biling" has no records: check -n, -g and the address of the registry | jobs=0 instances=0`},
+		{coordinator.GroupStatus{Leader: leader, Instances: live}, CheckUnknown, "ROTA UNKNOWN - the group has no job |"},
 		{coordinator.GroupStatus{Jobs: []coordinator.JobSummary{{Shards: 1}}}, CheckCritical, "ROTA CRITICAL - no leader"},
 		{coordinator.GroupStatus{Leader: leader, Jobs: []coordinator.JobSummary{{Shards: 1, Paused: true}}}, CheckOK, "ROTA OK - 1 job of default"},
-		{coordinator.GroupStatus{Leader: leader, Jobs: []coordinator.JobSummary{{Job: "j", Shards: 1, Failing: []int{0}}}}, CheckWarning, "ROTA WARNING - j: failing: 0"},
+		{coordinator.GroupStatus{Leader: leader, Jobs: []coordinator.JobSummary{{Job: "j", Shards: 1, Failing: []int{0}}}}, CheckWarning, "ROTA WARNING - j: failing: shard 0"},
 		{
 			coordinator.GroupStatus{Leader: leader, Jobs: []coordinator.JobSummary{{Job: "a|b", Shards: 1, Overdue: now.Add(-6 * time.Minute)}}},
-			CheckCritical, "ROTA CRITICAL - a/b has been due for 6m: LATE | jobs=1 late=1 failing=0 unowned=0 paused=0 max_late=360s",
+			CheckCritical, "ROTA CRITICAL - a/b has been due for 6m: LATE | jobs=1 instances=0 late=1 failing=0 unowned=0 paused=0 max_late=360s",
 		},
 		{coordinator.GroupStatus{Leader: leader, Jobs: []coordinator.JobSummary{{Shards: 1, Overdue: now.Add(-4 * time.Minute)}}}, CheckOK, "max_late=240s"},
-		{coordinator.GroupStatus{Leader: leader, Unreadable: []registry.Key{"k"}}, CheckWarning, "k cannot be read"},
+		{coordinator.GroupStatus{Leader: leader, Jobs: []coordinator.JobSummary{{Shards: 1}}, Unreadable: []registry.Key{"k"}}, CheckWarning, "k cannot be read"},
 	} {
 		c.st.At, c.st.Group = now, "default"
-		v := CheckOf(c.st, JobsFilter{}, 5*time.Minute)
+		v := CheckOf(c.st, CheckLimits{MaxLate: 5 * time.Minute, MinJobs: 1})
 		assert.Equal(t, c.code, v.Code)
 		assert.Contains(t, v.Nagios(), c.want)
 	}
+}
+
+func TestCheckOf_FindsFewerJobsOrInstancesThanExpected(t *testing.T) {
+	st := coordinator.GroupStatus{
+		Group: "default", Leader: coordinator.LeaderStatus{Instance: "a"}, Jobs: []coordinator.JobSummary{{Job: "j", Shards: 1}},
+		Instances: []coordinator.InstanceStatus{{Instance: "a", Alive: true}, {Instance: "b"}},
+	}
+	for _, c := range []struct {
+		limits CheckLimits
+		code   int
+		want   string
+	}{
+		{CheckLimits{MinJobs: 1, MinInstances: 1}, CheckOK, "1 job of default | jobs=1 instances=1"},
+		{CheckLimits{MinJobs: 2}, CheckCritical, "1 job, at least 2 expected"},
+		{CheckLimits{MinInstances: 2}, CheckCritical, "1 live instance, at least 2 expected"},
+		{CheckLimits{MinJobs: 1, Jobs: JobsFilter{Glob: "setle"}}, CheckUnknown, `the group has no job "setle"`},
+		{CheckLimits{Jobs: JobsFilter{Glob: "setle"}}, CheckOK, "0 jobs of default"},
+	} {
+		c.limits.MaxLate = time.Minute
+		v := CheckOf(st, c.limits)
+		assert.Equal(t, c.code, v.Code, c.want)
+		assert.Contains(t, v.Nagios(), c.want)
+	}
+	assert.Contains(t, CheckOf(st, CheckLimits{MinJobs: 2}).Prometheus(), "rota_check_up{rota_namespace=\"\",rota_group=\"default\"} 1")
+}
+
+// A problem of a plan is that of the leader that wrote it.
+func TestCheckOf_WithoutALeaderSaysWhoseProblemItIs(t *testing.T) {
+	st := coordinator.GroupStatus{Jobs: []coordinator.JobSummary{{Job: "j", Shards: 1, Problem: "every live instance is disabled"}}}
+	assert.Equal(t, []string{"no leader", "j: the last leader reported: every live instance is disabled"}, CheckOf(st, CheckLimits{}).Reasons)
 }
 
 // An answer that refers to the run history has the command that reads it.
