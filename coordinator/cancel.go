@@ -12,7 +12,7 @@ import (
 )
 
 // ErrNotRunning means that no run of the named shards is in progress or pending.
-var ErrNotRunning = errors.New("no run is in progress")
+var ErrNotRunning = errors.New("no run is in progress or pending")
 
 // Cancel cancels the runs of shards of a job that are in progress, and those pending to be made again. Without
 // shards it cancels all of the job. It returns the runs that it found on record; only these are cancelled, not

@@ -55,9 +55,10 @@ func (c *commands) pause() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pause JOB... | --all",
 		Short: "Stop jobs until resume; fires that come due meanwhile never run",
-		Long: `Pause stops jobs until rota resume, or for a time: no fire, trigger or re-run starts. Runs that have
-begun continue. Fires that come due meanwhile never run and are not counted as skipped; triggers and
-re-runs wait for the resume. With --schedule, only the schedule stops, and triggers run.
+		Long: `Pause stops jobs until rota resume, or for a time: no fire, trigger or re-run is claimed. Runs that were
+claimed before continue, or begin once a worker is free. Fires that come due meanwhile
+never run and are not counted as skipped; triggers and re-runs wait for the resume. With --schedule,
+only the schedule stops, and triggers run.
 
 With --all, it pauses all jobs of the group, present and future. That pause is apart from the pauses
 of single jobs, which stay in force after rota resume --all.`,

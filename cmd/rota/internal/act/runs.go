@@ -35,14 +35,15 @@ func (c *commands) cancel() *cobra.Command {
 		Short: "Cancel runs in progress, and those pending to be made again",
 		Long: `Cancel ends the contexts of the runs of a job that are in progress, and drops its runs that are pending
 to be made again. A cancelled run is not retried. Later fires run as usual. A handler that ignores its
-context goes on. It exits with 4 if no run is in progress.`,
+context goes on, and a run whose handler returns no error has succeeded. It exits with 4 if no run is in
+progress or pending.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			shards, err := parseShards(text)
 			if err != nil {
 				return &exit.Error{Code: exit.Usage, Err: err}
 			}
-			act := "cancel all runs of " + args[0] + " that are in progress"
+			act := "cancel all runs of " + args[0] + " that are in progress or pending"
 			if text != "" {
 				act = fmt.Sprintf("cancel the runs of %s in shards %s", args[0], text)
 			}

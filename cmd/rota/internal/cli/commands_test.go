@@ -77,7 +77,7 @@ func TestExitCodes(t *testing.T) {
 			"resume":                                   {exit.Usage, "name jobs, or --all"},
 			"retry tenants":                            {exit.Usage, "--fire T"},
 			"retry settle --fire 01:00":                {exit.NotMet, "no failed run is on record"},
-			"cancel settle --yes":                      {exit.NotMet, "no run is in progress"},
+			"cancel settle --yes":                      {exit.NotMet, "no run is in progress or pending"},
 			"cancel settle":                            {exit.Usage, "not confirmed"},
 			"forget settle":                            {exit.Usage, "not confirmed"},
 			"forget settle --yes":                      {exit.NotMet, "the job is in use"},

@@ -67,7 +67,7 @@ func newRoot(s *settings.Settings, io Streams) (root *cobra.Command, began *bool
 		Long: `Rota shows and operates the jobs of a fleet. The commands need the address of its store:
 from --registry, from ROTA_REGISTRY, or from a context (rota context).
 
-Exit codes: 0 done; 1 failed; 2 usage; 3 no such job; 4 condition not met; 5 outcome unknown.
+Exit codes: ` + exit.Help() + `.
 The codes of check are those of Nagios.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,

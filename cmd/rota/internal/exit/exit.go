@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/registry"
@@ -19,6 +20,28 @@ const (
 	NotMet  = 4 // the command did its work, and the condition it checks does not hold
 	Unknown = 5 // a write may or may not have been stored
 )
+
+// Meanings lists the exit codes and their meanings; the help and the page of the command have the same.
+var Meanings = []struct {
+	Code  int
+	Short string
+}{
+	{OK, "done"},
+	{Failed, "failed"},
+	{Usage, "usage"},
+	{NoJob, "no such job"},
+	{NotMet, "condition not met"},
+	{Unknown, "outcome unknown"},
+}
+
+// Help returns the codes in one line.
+func Help() string {
+	var all []string
+	for _, m := range Meanings {
+		all = append(all, fmt.Sprintf("%d %s", m.Code, m.Short))
+	}
+	return strings.Join(all, "; ")
+}
 
 // Error is an error with an exit code. A nil Err ends the command with the code and without a
 // message.

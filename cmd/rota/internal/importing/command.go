@@ -114,7 +114,7 @@ func elasticJobCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "elasticjob zookeeper://HOST[:PORT],.../NAMESPACE",
 		Short: "Convert a namespace of Elastic-Job-Lite to a jobs file or to Go",
-		Long: `Elasticjob reads the jobs of a namespace of Elastic-Job-Lite 2.x or 3.x from its ZooKeeper, and changes nothing there.
+		Long: `Elasticjob reads the jobs of a namespace of Elastic-Job-Lite 1.x, 2.x or 3.x from its ZooKeeper, and changes nothing there.
 
 --to jobs writes a file of rota run: script and HTTP jobs are complete; jobs of a Java class need a command.
 --to go writes definitions for package executor: jobs of a Java class need a handler.
