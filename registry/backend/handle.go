@@ -15,8 +15,8 @@ import (
 
 // Config configures a Handle. The zero value is valid.
 type Config struct {
-	// CallTimeout bounds each call, in addition to the call's context. 0 means
-	// DefaultCallTimeout.
+	// CallTimeout bounds each call, in addition to the call's context; for a List that asks the store
+	// for each key, the time between two answers: see NoteAnswer. 0 means DefaultCallTimeout.
 	CallTimeout time.Duration
 	// Limits are the sizes that the store accepts. Zero means registry.PortableLimits, so that
 	// a transaction that is accepted here is accepted by every backend.
@@ -49,7 +49,11 @@ type Handle struct {
 	tasks    sync.WaitGroup
 }
 
-type call struct{ cancel context.CancelCauseFunc }
+type call struct {
+	cancel context.CancelCauseFunc
+	bound  time.Duration
+	timer  *time.Timer // ends the call
+}
 
 // NewHandle returns a Handle, which must be closed if any of its other methods was called.
 func NewHandle(c Config) *Handle {
@@ -171,7 +175,7 @@ func (h *Handle) Call(ctx context.Context, f func(ctx context.Context) error) er
 }
 
 // Begin registers a call, for those that Call and Txn do not fit. Its context ends with ctx,
-// with end, after Config.CallTimeout, or with Close and registry.ErrClosed as the cause. The
+// with end, after Config.CallTimeout, see NoteAnswer, or with Close and registry.ErrClosed as the cause. The
 // caller must call end. The error is registry.ErrClosed after Close, or the cause of ctx if that
 // has ended.
 func (h *Handle) Begin(ctx context.Context) (bounded context.Context, end func(), err error) {
@@ -184,18 +188,28 @@ func (h *Handle) Begin(ctx context.Context) (bounded context.Context, end func()
 		return nil, nil, context.Cause(ctx)
 	}
 	bound := h.config.CallTimeout
-	ctx, stop := context.WithTimeoutCause(ctx, bound, noAnswer{bound})
 	ctx, cancel := context.WithCancelCause(ctx)
-	c := &call{cancel}
+	c := &call{cancel, bound, time.AfterFunc(bound, func() { cancel(noAnswer{bound}) })}
 	h.calls[c] = struct{}{}
-	return ctx, func() {
+	return context.WithValue(ctx, callKey{}, c), func() {
 		h.mu.Lock()
 		delete(h.calls, c)
 		h.mu.Unlock()
+		c.timer.Stop()
 		cancel(nil)
-		stop()
 	}, nil
 }
+
+// NoteAnswer starts the time of Config.CallTimeout again, for a call that asks the store many times. ctx is of Begin, Call,
+// Get, List or Txn.
+func NoteAnswer(ctx context.Context) {
+	if c, ok := ctx.Value(callKey{}).(*call); ok && ctx.Err() == nil {
+		c.timer.Reset(c.bound)
+	}
+}
+
+// callKey is the key of a *call in the context of a call.
+type callKey struct{}
 
 // CheckWritable returns registry.ErrReadOnly if Config.ReadOnly is set. Txn and OpenSession call it.
 func (h *Handle) CheckWritable() error {

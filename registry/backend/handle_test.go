@@ -68,6 +68,21 @@ func TestHandle_Begin(t *testing.T) {
 			require.EqualError(t, err, "no answer in 5s (remark)")
 			require.Equal(t, err, CallError(call, err), "the cause is added once")
 		},
+		"the bound of a call begins again with each answer that it notes": func(t *testing.T, h *Handle) {
+			start := time.Now()
+			err := h.Call(t.Context(), func(ctx context.Context) error {
+				for range 3 {
+					time.Sleep(bound - time.Second)
+					NoteAnswer(ctx)
+				}
+				<-ctx.Done()
+				NoteAnswer(ctx)
+				return ctx.Err()
+			})
+			require.ErrorIs(t, err, registry.ErrUnavailable)
+			require.ErrorContains(t, err, "no answer in 5s")
+			require.Equal(t, 4*bound-3*time.Second, time.Since(start))
+		},
 		"the error of a call whose context has not ended is unchanged": func(t *testing.T, h *Handle) {
 			call, end, err := h.Begin(t.Context())
 			require.NoError(t, err)

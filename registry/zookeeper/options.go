@@ -51,7 +51,8 @@ type Options struct {
 
 	// DialTimeout bounds one attempt to connect. 0 means 2 s.
 	DialTimeout time.Duration
-	// CallTimeout bounds each call, in addition to the call's context. 0 means 5 s.
+	// CallTimeout bounds each call, in addition to the call's context. 0 means 5 s. A List makes a request for
+	// each key: CallTimeout bounds the time between two answers.
 	CallTimeout time.Duration
 	// ReapAfter is the time after which the znode of a deleted key is removed, unless the key
 	// is created again. 0 means 10 minutes; with a negative value it is never removed.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/parallel"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/backend"
 )
 
 // callWithRetry is callOnce for an idempotent request: it repeats the request after a lost
@@ -125,6 +126,7 @@ func (c *Client) readKeys(ctx context.Context, l *link, keys []registry.Key, eac
 	var mu sync.Mutex
 	return parallel.Each(ctx, readConcurrency, keys, func(ctx context.Context, key registry.Key) error {
 		n, err := c.readKey(ctx, l, key)
+		backend.NoteAnswer(ctx)
 		mu.Lock()
 		defer mu.Unlock()
 		if ctx.Err() != nil { // err only reflects the end of ctx
