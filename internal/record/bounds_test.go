@@ -1,7 +1,6 @@
 package record
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/internal/test/cost"
+	"github.com/rota-dev/rota/internal/test/hostile"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -35,83 +35,16 @@ var decoders = map[string]func([]byte) (any, error){
 
 // The cost that one decode may have. A record of 128 KiB, the most that is read, may be inflated to 4 MiB.
 const (
-	mostAllocated   = 32 << 20
-	mostDecodeTime  = 100 * time.Millisecond
-	mostOfTrivial   = 1 << 20 // of a record that is refused by its size alone
-	plentyOfHostile = 300_000
+	mostAllocated  = 32 << 20
+	mostDecodeTime = 100 * time.Millisecond
+	mostOfTrivial  = 1 << 20 // of a record that is refused by its size alone
 )
 
-// packed returns the stored form of a text that Encode would refuse.
-func packed(t testing.TB, text string) []byte {
-	t.Helper()
-	b, err := deflate([]byte(text))
-	require.NoError(t, err)
-	return b
-}
-
-// hostileRecords are records that no version wrote, by kind and by the refusal that they get.
-func hostileRecords(t testing.TB) map[string]map[string][]byte {
-	const plan = `{"format":1,"job":"settle","epochs":[{"number":1,"from":"2026-05-05T00:00:00Z","definition":{"name":"settle","shards":16}}],"owners":{}`
-	repeat := func(format string, n int) string {
-		var b strings.Builder
-		for i := range n {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			b.WriteString(strings.ReplaceAll(format, "#", fmt.Sprint(i+1)))
-		}
-		return b.String()
-	}
-	planWith := func(fields string) []byte {
-		return packed(t, strings.Replace(plan, `"owners":{}`, fields, 1)+"}")
-	}
-	const control = `{"job":"settle","last_trigger":`
-	return map[string]map[string][]byte{
-		"plan": {
-			"owners: 28000 for 16 shards":               planWith(`"owners":{` + repeat(`"a#.1":""`, 28_000) + `}`),
-			"inflate: longer than":                      planWith(`"owners":{},"later":"` + strings.Repeat("x", 15<<20) + `"`),
-			"a string of ":                              planWith(`"owners":{},"problem":"` + strings.Repeat("x", 3<<20) + `"`),
-			"in fields that this version does not know": planWith(`"owners":{},` + repeat(`"later#":"`+strings.Repeat("x", 1000)+`"`, 2000)),
-			"lists of more than 100000 elements":        planWith(`"owners":{},"epochs":[` + repeat(`0`, plentyOfHostile) + `]`),
-			"watermarks: 20000 groups":                  planWith(`"owners":{},"watermarks":[` + repeat(`{"shards":"7"}`, 20_000) + `]`),
-			"reruns: epoch 7":                           planWith(`"owners":{},"reruns":[{"shards":"1","epoch":7,"fire":"2026-05-05T00:00:00Z","attempt":2}]`),
-			"reruns: shard 16 of 16 in epoch 1":         planWith(`"owners":{},"reruns":[{"shards":"1,16","epoch":1,"fire":"2026-05-05T00:00:00Z","attempt":2}]`),
-			"nested deeper than":                        planWith(`"owners":{},"later":` + strings.Repeat("[", 90_000)),
-			"triggers: 3000 entries":                    planWith(`"owners":{},"triggers":[` + repeat(`{"number":#}`, 3000) + `]`),
-			"is above 4611686018427387904":              bytes.Replace([]byte(plan+"}"), []byte(`"number":1`), []byte(`"number":9223372036854775807`), 1),
-			"135168 bytes, at most 131072":              []byte(plan + strings.Repeat(" ", 132<<10-len(plan))),
-			"owners: a shard has two owners":            planWith(`"owners":{"a.1":"0-3","b.2":"3-7"}`),
-		},
-		"control": {
-			"triggers: 3000 entries":       packed(t, control+`3000,"triggers":[`+repeat(`{"number":#,"at":null}`, 3000)+`]}`),
-			"is above 4611686018427387904": []byte(control + `18446744073709551615}`),
-			"cancels: 20000 groups":        packed(t, control+`1,"cancels":[`+repeat(`{"shards":"7"}`, 20_000)+`]}`),
-			"cancels: shard 10000":         []byte(control + `1,"cancels":[{"shards":"10000","epoch":1}]}`),
-			"disabled_instances: 50000":    packed(t, control+`1,"disabled_instances":[`+repeat(`"a#"`, 50_000)+`]}`),
-			"acts: 20000 entries":          packed(t, control+`1,"acts":[`+repeat(`{}`, 20_000)+`]}`),
-			"backfills: ":                  packed(t, control+`1,"last_backfill":1,"backfills":[{"number":1,"parallel":1,"fires":[`+repeat(`null`, 90_000)+`]}]}`),
-		},
-		"claims": {
-			"watermarks: 20000 groups": packed(t, `{"job":"settle","watermarks":[`+repeat(`{"shards":"7"}`, 20_000)+`]}`),
-			"running: shard 1000000":   []byte(`{"job":"settle","running":[{"shards":"1000000","epoch":1,"attempt":1}]}`),
-		},
-		"definition": {
-			"it names 40001 jobs":          []byte(`{"name":"settle","shards":1,"schedule":"after ` + strings.Repeat("a,", 40_000) + `a"}`),
-			"run_on: 9000 labels":          packed(t, `{"name":"settle","shards":1,"run_on":{`+repeat(`"k#":""`, 9000)+`}}`),
-			"is above 4611686018427387904": []byte(`{"name":"settle","shards":1,"revision":9223372036854775807}`),
-			"shards is 1000000000":         []byte(`{"name":"settle","shards":1000000000}`),
-			"bytes, at most 131072":        packed(t, `{"name":"settle","shards":1,"later":{`+strings.Repeat(" ", 1<<20)+`}}`),
-		},
-		"meta": {
-			"is above 4611686018427387904": []byte(`{"format":1,"fence_base":9223372036854775807}`),
-		},
-	}
-}
-
 func TestDecode_RefusesHostileRecordsAtABoundedCost(t *testing.T) {
-	for kind, records := range hostileRecords(t) {
-		for reason, b := range records {
+	for kind, records := range hostile.Records() {
+		for reason, r := range records {
 			t.Run(kind+": "+reason, func(t *testing.T) {
+				b := r.Of("settle")
 				var err error
 				allocated := cost.Allocated(func() { _, err = decoders[kind](b) })
 				took := cost.Least(3, func() { _, err = decoders[kind](b) })

@@ -5,14 +5,15 @@ import (
 
 	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/internal/test/cost"
+	"github.com/rota-dev/rota/internal/test/hostile"
 )
 
 // FuzzDecode_Cost decodes a text as each kind of record, plain and deflated. No decode may cost more than cost.Require allows for the
 // text, or return a record that cannot be encoded and read again.
 func FuzzDecode_Cost(f *testing.F) {
-	for _, records := range hostileRecords(f) {
-		for _, b := range records {
-			if text, err := inflate(b); err == nil {
+	for _, records := range hostile.Records() {
+		for _, r := range records {
+			if text, err := inflate(r.Of("settle")); err == nil {
 				f.Add(text)
 			}
 		}
