@@ -79,7 +79,7 @@ func leadTerm(ctx context.Context, elector *elector.Elector, term registry.Rev, 
 			Keys:  elector.Self.Keys, Term: term, Skew: elector.Self.MaxSkew, Compile: elector.Self.Compile, Strategies: elector.Self.Strategies,
 			OnStrategyCall: func(strategy, job string) { p.SetTask("strategy "+strategy, "job "+job) },
 			Live:           map[registry.SessionID]bool{}, Members: map[string]planning.MemberRecord{}, JustJoined: map[string]bool{}, Jobs: map[string]planning.JobRecord{},
-			Control: map[string]planning.ControlRecord{}, Plans: map[string]planning.PlanRecord{}, Reads: map[string]planning.FreshRead{}, EditedPlans: map[string]bool{},
+			Control: map[string]planning.ControlRecord{}, Plans: map[string]planning.PlanRecord{}, Reads: map[string]planning.FreshRead{}, PartReads: map[string]planning.FreshRead{}, EditedPlans: map[string]bool{},
 			Ends: map[string]planning.EndsOfJob{},
 		},
 	}
@@ -226,7 +226,10 @@ func (l *Leader) runRound(ctx context.Context, wg *sync.WaitGroup) error {
 		l.MarkIdle()
 		return nil
 	}
-	defer func() { clear(l.View.Reads) }() // fresh reads serve one round only
+	defer func() { // fresh reads serve one round only
+		clear(l.View.Reads)
+		clear(l.View.PartReads)
+	}()
 	if err := l.restoreRecords(ctx); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package leader
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -14,20 +15,24 @@ import (
 )
 
 // DecideWithReads runs the planning function until it requests no more fresh reads. The claims of
-// expired members, and of members that run shards which wait to move, are always requested, so they
-// are read at the start.
+// expired members are always requested, as are those of members that run shards which wait to move,
+// so they are read at the start; in a group of many jobs only parts of the latter are.
 func (l *Leader) DecideWithReads(ctx context.Context, now record.Instant) (planning.Decision, error) {
 	l.View.Now = now
 	wanted := l.View.ExpiredMembers()
 	for inc := range l.WatchedClaims {
-		if l.View.Alive(inc) {
+		if l.View.Alive(inc) && !l.hasManyJobs() {
 			wanted = append(wanted, inc)
 		}
 	}
 	l.View.Absences = l.measureAbsences()
+	var parts map[string][]string
 	for {
 		l.SetTask("fresh reads", "claims")
 		if err := l.readClaimsOfEach(ctx, wanted); err != nil {
+			return planning.Decision{}, err
+		}
+		if err := l.readParts(ctx, parts); err != nil {
 			return planning.Decision{}, err
 		}
 		l.SetTask("planning", "")
@@ -38,8 +43,70 @@ func (l *Leader) DecideWithReads(ctx context.Context, now record.Instant) (plann
 		if len(d.Reads) == 0 {
 			return d, nil
 		}
-		wanted = d.Reads
+		wanted, parts = d.Reads, nil
+		if l.hasManyJobs() {
+			parts = d.Parts
+			wanted = slices.DeleteFunc(wanted, func(inc string) bool { return parts[inc] != nil })
+		}
 	}
+}
+
+// hasManyJobs reports whether a read of parts of an incarnation's claims is cheaper than that of all: some stores list keys with
+// a request for each.
+func (l *Leader) hasManyJobs() bool { return len(l.View.Plans) > 1000 }
+
+// readParts makes fresh reads of the claims of some jobs by incarnation. The first read is fresh, and a later one by
+// the same handle is never older.
+func (l *Leader) readParts(ctx context.Context, parts map[string][]string) error {
+	var all []registry.Key
+	seen := l.LastCommit
+	for inc, segments := range parts {
+		part := planning.FreshRead{
+			Seen: seen, Claims: map[string]planning.ClaimsRecord{}, Unreadable: map[string]bool{}, Only: map[string]bool{},
+		}
+		for _, seg := range segments {
+			part.Only[seg] = true
+			all = append(all, l.Self.Keys.Claims(inc, seg))
+		}
+		l.View.PartReads[inc] = part
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	if _, err := l.Self.Reg.Get(ctx, all[0], elector.Fresh); err != nil && !errors.Is(err, registry.ErrNotFound) && !errors.Is(err, registry.ErrForeign) {
+		return fmt.Errorf("read claims: %w", err)
+	}
+	var mu sync.Mutex
+	return parallel.Each(ctx, 4*parallelReads, all, func(ctx context.Context, key registry.Key) error {
+		e, err := l.Self.Reg.Get(ctx, key, registry.ReadOptions{})
+		mu.Lock()
+		defer mu.Unlock()
+		part := l.View.PartReads[key.Dir().Name()]
+		switch {
+		case errors.Is(err, registry.ErrNotFound):
+		case errors.Is(err, registry.ErrForeign):
+			part.Unreadable[key.Name()] = true
+		case err != nil:
+			return fmt.Errorf("read claims: %w", err)
+		default:
+			l.addClaims(part, e)
+		}
+		return nil
+	})
+}
+
+// addClaims adds a claims record to a fresh read.
+func (l *Leader) addClaims(read planning.FreshRead, e registry.Entry) {
+	claims, err := record.DecodeClaims(e.Value)
+	if err == nil {
+		err = record.CheckJobOf(e.Key, claims.Job)
+	}
+	if err != nil {
+		l.logs.LogUnreadable(e, err)
+		read.Unreadable[e.Key.Name()] = true
+		return
+	}
+	read.Claims[e.Key.Name()] = planning.ClaimsRecord{Rev: e.Modified, Claims: claims}
 }
 
 // parallelReads bounds the concurrent fresh reads. A joining member gets shards of all others, and
@@ -70,16 +137,7 @@ func (l *Leader) readClaims(ctx context.Context, incarnation string) (planning.F
 		return planning.FreshRead{}, fmt.Errorf("read claims of %s: %w", incarnation, err)
 	}
 	for _, e := range listing.Entries {
-		claims, err := record.DecodeClaims(e.Value)
-		if err == nil {
-			err = record.CheckJobOf(e.Key, claims.Job)
-		}
-		if err != nil {
-			l.logs.LogUnreadable(e, err)
-			out.Unreadable[e.Key.Name()] = true
-			continue
-		}
-		out.Claims[e.Key.Name()] = planning.ClaimsRecord{Rev: e.Modified, Claims: claims}
+		l.addClaims(out, e)
 	}
 	for key := range l.foreign {
 		if key.Dir() == l.Self.Keys.ClaimsOf(incarnation) {

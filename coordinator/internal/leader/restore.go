@@ -248,9 +248,11 @@ const unreadableReread = 5 * time.Second
 // scheduleReread sets when to read unreadable claims again.
 func (l *Leader) scheduleReread() {
 	l.rereadClaimsAt = time.Time{}
-	for _, read := range l.View.Reads {
-		if len(read.Unreadable) > 0 {
-			l.rereadClaimsAt = time.Now().Add(unreadableReread)
+	for _, reads := range []map[string]planning.FreshRead{l.View.Reads, l.View.PartReads} {
+		for _, read := range reads {
+			if len(read.Unreadable) > 0 {
+				l.rereadClaimsAt = time.Now().Add(unreadableReread)
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package planning
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/rota-dev/rota/coordinator/internal/due"
@@ -23,6 +24,23 @@ func (r *round) requestReads(incarnations ...string) {
 	for _, inc := range incarnations {
 		r.reads[inc] = true
 	}
+}
+
+// requestPart asks the leader to read the claims of the job by an incarnation.
+func (p *jobPlanner) requestPart(inc string) { p.parts[inc] = append(p.parts[inc], p.segment) }
+
+// listReads returns Reads and Parts of a Decision.
+func (r *round) listReads() (reads []string, parts map[string][]string) {
+	parts = map[string][]string{}
+	for inc, segments := range r.parts {
+		if !r.reads[inc] {
+			parts[inc] = segments
+			reads = append(reads, inc)
+		}
+	}
+	reads = slices.AppendSeq(reads, maps.Keys(r.reads))
+	slices.Sort(reads)
+	return reads, parts
 }
 
 // reportGaps requests the missing reads and adds the problem to the plan.

@@ -23,7 +23,7 @@ func Decide(v *View) Decision {
 	}
 	d.EndedPauses, d.PauseEnds = v.endPauses()
 	d.Reapings = r.reapExpired(d.Changes)
-	d.Reads = slices.Sorted(maps.Keys(r.reads))
+	d.Reads, d.Parts = r.listReads()
 	d.Follow = slices.Sorted(maps.Keys(r.follow))
 	return d
 }

@@ -15,10 +15,11 @@ import (
 
 // Decision is the output of Decide.
 type Decision struct {
-	Changes  []Change  // of plans, by segment
-	Reapings []Reaping // of expired incarnations that own nothing any more
-	Reads    []string  // incarnations whose claims to read before deciding again
-	Follow   []string  // incarnations whose claims the next decision waits for
+	Changes  []Change            // of plans, by segment
+	Reapings []Reaping           // of expired incarnations that own nothing any more
+	Reads    []string            // incarnations whose claims to read before deciding again
+	Parts    map[string][]string // by incarnation of Reads: the segments to read, if its other claims are not needed
+	Follow   []string            // incarnations whose claims the next decision waits for
 
 	EndedPauses []EndedPause  // committed before Changes
 	PauseEnds   time.Duration // until pauses with an end are to be checked again; zero if there is none

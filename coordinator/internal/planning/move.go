@@ -22,9 +22,25 @@ func (p *jobPlanner) moveShards() {
 			frozen = frozen.Union(p.releaseIdle(inc, leaving))
 		}
 	}
-	p.setFrozen(frozen)
+	p.setFrozen(p.boundFreezes(frozen))
 	p.dropEmptyOwners()
 	p.assignUnowned()
+}
+
+// maxFreezes is how many jobs one decision freezes shards of. A frozen shard is not claimed until its owner's claims have
+// been read and the move is committed; for all jobs of a large group that takes a busy store many seconds.
+const maxFreezes = 256
+
+// boundFreezes returns the shards to freeze: no more than are frozen, once other jobs have used up this decision's share.
+func (p *jobPlanner) boundFreezes(frozen shardset.Set) shardset.Set {
+	if frozen.Minus(p.next.Frozen).IsZero() {
+		return frozen
+	}
+	if p.round.frozen == maxFreezes {
+		return frozen.Intersect(p.next.Frozen)
+	}
+	p.round.frozen++
+	return frozen
 }
 
 func (p *jobPlanner) setFrozen(frozen shardset.Set) {
@@ -53,9 +69,9 @@ func (p *jobPlanner) releaseIdle(inc string, leaving shardset.Set) (frozen shard
 	if fenced.IsZero() {
 		return leaving
 	}
-	l, ok := p.freshRead(inc, since)
+	l, ok := p.freshPart(inc, p.segment, since)
 	if !ok {
-		p.requestReads(inc)
+		p.requestPart(inc)
 		return leaving
 	}
 	if problem := p.claimsProblem(inc, l); problem != "" {

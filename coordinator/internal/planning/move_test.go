@@ -1,11 +1,15 @@
 package planning
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/coordinator/internal/coordtest"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
@@ -30,6 +34,77 @@ func TestPlan_OwnersWithoutBothRecords(t *testing.T) {
 		w.View.Members[a] = m
 		w.Settle()
 		assert.Equal(t, "0", w.owners("job")[a])
+	})
+}
+
+func TestPlan_MovesOfManyJobs(t *testing.T) {
+	w := NewWorld(t)
+	w.uncompared = true
+	const jobs = 5 * maxFreezes
+	var names []string
+	for i := range jobs {
+		names = append(names, fmt.Sprintf("job-%04d", i))
+		w.Define(names[i], 1, 1, "")
+	}
+	a := w.Join("a", names...)
+	w.Settle()
+	b := w.Join("b", names...)
+	isFrozen := func() (frozen []string) {
+		for _, job := range names {
+			if !w.Plan(job).Frozen.IsZero() {
+				frozen = append(frozen, job)
+			}
+		}
+		return frozen
+	}
+	t.Run("freeze no more than a round can move", func(t *testing.T) {
+		w.round()
+		require.Len(t, isFrozen(), maxFreezes)
+	})
+	t.Run("need the claims of the frozen jobs only", func(t *testing.T) {
+		d := w.decideOnce()
+		require.Equal(t, map[string][]string{a: isFrozen()}, d.Parts)
+		w.readClaims(a)
+		part := w.View.Reads[a]
+		clear(w.View.Reads)
+		part.Only = map[string]bool{}
+		for _, job := range d.Parts[a] {
+			part.Only[job] = true
+		}
+		w.View.PartReads = map[string]FreshRead{a: part}
+		d = w.decideOnce()
+		require.Empty(t, d.Reads)
+		require.Len(t, d.Changes, 2*maxFreezes, "those moves, and the next freezes")
+		clear(w.View.PartReads)
+	})
+	t.Run("leave the shards of other jobs to their owner meanwhile, and end", func(t *testing.T) {
+		for range jobs / maxFreezes {
+			w.round()
+			require.LessOrEqual(t, len(isFrozen()), maxFreezes)
+		}
+		w.Settle()
+		require.Empty(t, isFrozen())
+		owned := 0
+		for _, job := range names {
+			owned += w.Plan(job).Owners[b].Len()
+		}
+		require.Equal(t, jobs/2, owned)
+	})
+	t.Run("go on beside shards that run for long", func(t *testing.T) {
+		c := w.Join("c", names...)
+		w.round()
+		for _, job := range isFrozen() {
+			w.startRuns(slices.Collect(maps.Keys(w.Plan(job).Owners))[0], job, shardset.Of(0), record.Ref{Epoch: 1, Fire: coordtest.Start, Attempt: 1})
+		}
+		w.round()
+		require.Greater(t, len(isFrozen()), maxFreezes)
+		w.round()
+		w.round()
+		owned := 0
+		for _, job := range names {
+			owned += w.Plan(job).Owners[c].Len()
+		}
+		require.Positive(t, owned)
 	})
 }
 

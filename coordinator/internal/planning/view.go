@@ -27,6 +27,7 @@ type View struct {
 	GroupExclusion   record.Exclusion         // instances and hosts that are disabled for all jobs
 	Plans            map[string]PlanRecord    // by segment
 	Reads            map[string]FreshRead     // by incarnation
+	PartReads        map[string]FreshRead     // by incarnation: of the segments in Only
 	Ends             map[string]EndsOfJob     // by segment, of jobs that others follow
 	UnreadablePlans  map[string]bool          // by segment
 	EditedPlans      map[string]bool          // segments whose plan another writer changed; Plans holds the leader's copy
@@ -81,6 +82,7 @@ type FreshRead struct {
 	Seen       uint64
 	Claims     map[string]ClaimsRecord // by segment
 	Unreadable map[string]bool         // segments whose record cannot be read
+	Only       map[string]bool         // of a PartRead: the segments that were read
 }
 
 // EndsOfJob holds copies of claims records of a job, by incarnation. What they say of ended runs is true,
@@ -96,6 +98,15 @@ func (v *View) freshRead(incarnation string, rev registry.Rev) (FreshRead, bool)
 		return l, true
 	}
 	return FreshRead{}, false
+}
+
+// freshPart is freshRead, or a read of a part that has the segment.
+func (v *View) freshPart(incarnation, segment string, rev registry.Rev) (FreshRead, bool) {
+	if l, ok := v.freshRead(incarnation, rev); ok {
+		return l, true
+	}
+	l, ok := v.PartReads[incarnation]
+	return l, ok && l.Seen >= rev.Seq && l.Only[segment]
 }
 
 // Alive reports whether the session of an incarnation is in the instances directory.
