@@ -252,6 +252,7 @@ var Contract = []Clause{
 	{"Limits.ValueBytes", "of one value", []Promise{LimitsAreKept}, ""},
 	{"Limits.TxnItems", "conditions and operations of a Txn together; CreateOwned counts twice", []Promise{LimitsAreKept}, ""},
 	{"Limits.TxnBytes", "keys, session ids and values of a Txn together", []Promise{LimitsAreKept}, ""},
+	{"Limits.ListByKey", "ListByKey: a List makes a request to the store for each key, so that a part of a large directory is cheaper to Get.", nil, definition},
 	{"PortableLimits", "PortableLimits hold on every backend.", []Promise{LimitsArePortable}, ""},
 	{"Txn.Items", "Items returns what t counts towards Limits.TxnItems.", nil, pure},
 	{"Op.Items", "Items returns what o counts towards Limits.TxnItems.", nil, pure},

@@ -142,6 +142,9 @@ type Limits struct {
 	ValueBytes int // of one value
 	TxnItems   int // conditions and operations of a Txn together; CreateOwned counts twice
 	TxnBytes   int // keys, session ids and values of a Txn together
+
+	// ListByKey: a List makes a request to the store for each key, so that a part of a large directory is cheaper to Get.
+	ListByKey bool
 }
 
 // PortableLimits hold on every backend.

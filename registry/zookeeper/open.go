@@ -31,7 +31,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 		options:  o,
 		layout:   layout{o.Namespace},
 		members:  newMembers(&o),
-		handle:   backend.NewHandle(backend.Config{CallTimeout: o.CallTimeout, ReadOnly: o.ReadOnly, Logger: o.Logger}),
+		handle:   backend.NewHandle(backend.Config{CallTimeout: o.CallTimeout, Limits: limits(), ReadOnly: o.ReadOnly, Logger: o.Logger}),
 		sessions: make(map[registry.SessionID]*session),
 		feeds:    make(map[registry.Key]*feed),
 	}
@@ -184,4 +184,11 @@ func (c *Client) readReapedCount(ctx context.Context) error {
 		c.reapedCount.Store(r.stat.Version)
 	}
 	return nil
+}
+
+// limits returns registry.PortableLimits of a store without a request that reads a directory.
+func limits() registry.Limits {
+	l := registry.PortableLimits
+	l.ListByKey = true
+	return l
 }

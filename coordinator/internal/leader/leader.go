@@ -76,7 +76,7 @@ func leadTerm(ctx context.Context, elector *elector.Elector, term registry.Rev, 
 		Restorer: NewRestorer(), endsByName: map[string]ends{}, reportedFires: map[string]uint64{},
 		View: planning.View{
 			Group: planning.GroupRecord{GroupControl: &record.GroupControl{}}, // until one is delivered
-			Keys:  elector.Self.Keys, Term: term, Skew: elector.Self.MaxSkew, Compile: elector.Self.Compile, Strategies: elector.Self.Strategies,
+			Keys:  elector.Self.Keys, ListByKey: elector.Self.Reg.Limits().ListByKey, Term: term, Skew: elector.Self.MaxSkew, Compile: elector.Self.Compile, Strategies: elector.Self.Strategies,
 			OnStrategyCall: func(strategy, job string) { p.SetTask("strategy "+strategy, "job "+job) },
 			Live:           map[registry.SessionID]bool{}, Members: map[string]planning.MemberRecord{}, JustJoined: map[string]bool{}, Jobs: map[string]planning.JobRecord{},
 			Control: map[string]planning.ControlRecord{}, Plans: map[string]planning.PlanRecord{}, Reads: map[string]planning.FreshRead{}, PartReads: map[string]planning.FreshRead{}, EditedPlans: map[string]bool{},

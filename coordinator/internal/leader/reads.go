@@ -16,12 +16,12 @@ import (
 
 // DecideWithReads runs the planning function until it requests no more fresh reads. The claims of
 // expired members are always requested, as are those of members that run shards which wait to move,
-// so they are read at the start; in a group of many jobs only parts of the latter are.
+// so they are read at the start, unless parts of them are cheaper.
 func (l *Leader) DecideWithReads(ctx context.Context, now record.Instant) (planning.Decision, error) {
 	l.View.Now = now
 	wanted := l.View.ExpiredMembers()
 	for inc := range l.WatchedClaims {
-		if l.View.Alive(inc) && !l.hasManyJobs() {
+		if l.View.Alive(inc) && !l.View.ListByKey {
 			wanted = append(wanted, inc)
 		}
 	}
@@ -44,16 +44,12 @@ func (l *Leader) DecideWithReads(ctx context.Context, now record.Instant) (plann
 			return d, nil
 		}
 		wanted, parts = d.Reads, nil
-		if l.hasManyJobs() {
+		if l.View.ListByKey {
 			parts = d.Parts
 			wanted = slices.DeleteFunc(wanted, func(inc string) bool { return parts[inc] != nil })
 		}
 	}
 }
-
-// hasManyJobs reports whether a read of parts of an incarnation's claims is cheaper than that of all: some stores list keys with
-// a request for each.
-func (l *Leader) hasManyJobs() bool { return len(l.View.Plans) > 1000 }
 
 // readParts makes fresh reads of the claims of some jobs by incarnation. The first read is fresh, and a later one by
 // the same handle is never older.

@@ -27,13 +27,14 @@ func (p *jobPlanner) moveShards() {
 	p.assignUnowned()
 }
 
-// maxFreezes is how many jobs one decision freezes shards of. A frozen shard is not claimed until its owner's claims have
-// been read and the move is committed; for all jobs of a large group that takes a busy store many seconds.
+// maxFreezes is how many jobs one decision freezes shards of if claims are read key by key. A frozen shard is not claimed
+// until its owner's claims have been read and the move is committed; for all jobs of a large group that takes a busy store
+// many seconds.
 const maxFreezes = 256
 
 // boundFreezes returns the shards to freeze: no more than are frozen, once other jobs have used up this decision's share.
 func (p *jobPlanner) boundFreezes(frozen shardset.Set) shardset.Set {
-	if frozen.Minus(p.next.Frozen).IsZero() {
+	if !p.ListByKey || frozen.Minus(p.next.Frozen).IsZero() {
 		return frozen
 	}
 	if p.round.frozen == maxFreezes {

@@ -39,7 +39,7 @@ func TestPlan_OwnersWithoutBothRecords(t *testing.T) {
 
 func TestPlan_MovesOfManyJobs(t *testing.T) {
 	w := NewWorld(t)
-	w.uncompared = true
+	w.uncompared, w.View.ListByKey = true, true
 	const jobs = 5 * maxFreezes
 	var names []string
 	for i := range jobs {

@@ -16,6 +16,7 @@ import (
 type View struct {
 	Keys             record.Keys
 	Term             registry.Rev // of the leader record
+	ListByKey        bool         // see registry.Limits: moves of many jobs go in parts
 	Now              record.Instant
 	Skew             time.Duration // the largest difference between two clocks that rota allows for
 	Live             map[registry.SessionID]bool
