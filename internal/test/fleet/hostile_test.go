@@ -191,7 +191,7 @@ func (a *attack) observe(when string, d time.Duration) {
 	begin := time.Now()
 	for time.Since(begin) < d {
 		a.read()
-		time.Sleep(100 * time.Millisecond)
+		require.NoError(a.t, sleepFor(a.t.Context(), 100*time.Millisecond))
 	}
 	for i := range a.Small {
 		job := fmt.Sprintf("%s%04d", smallJobPrefix, i)
