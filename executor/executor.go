@@ -431,36 +431,43 @@ func (e *Executor) Enable(ctx context.Context, s Scope) error {
 	return e.explainUnknownJob(s.Job, e.operator.Enable(ctx, s))
 }
 
-// Withdraw makes this process stop offering a job until it is registered here again. It
-// deletes nothing, and other processes still offer the job. Withdraw returns when the store
-// has recorded the withdrawal; the shards are reassigned afterwards. Runs that have begun here
+// Withdraw makes this process stop offering jobs until they are registered here again. It
+// deletes nothing, and other processes still offer the jobs: [coordinator.Operator.Retire]
+// removes them from the fleet. Withdraw returns when the store has recorded the withdrawal, in
+// one write for all jobs; the shards are reassigned afterwards. Runs that have begun here
 // continue, with their contexts, and their shards move when they end.
 //
-// If no other instance offers the job, it does not run. After an hour without an instance
+// If no other instance offers a job, it does not run. After an hour without an instance
 // (coordinator.MaxUnoffered), its due fires are skipped.
 //
 // If ctx ends first, Withdraw returns its cause, and the withdrawal is recorded later. Before
 // Start and after Shutdown there is nothing to record, and Withdraw returns at once. It fails
-// with ErrUnknownJob if the job was not registered here.
-func (e *Executor) Withdraw(ctx context.Context, job string) error {
+// with ErrUnknownJob if a job was not registered here; the error names each such job, and the
+// others are withdrawn.
+func (e *Executor) Withdraw(ctx context.Context, jobs ...string) error {
+	var known []string
+	var errs []error
 	e.mu.Lock()
-	_, known := e.jobs[job]
 	running := e.state == started
-	if known {
+	for _, job := range jobs {
+		if _, ok := e.jobs[job]; !ok {
+			errs = append(errs, fmt.Errorf("withdraw %q: %w", job, ErrUnknownJob))
+			continue
+		}
 		e.withdrawn[job] = true
+		known = append(known, job)
 	}
 	e.mu.Unlock()
-	if !known {
-		return fmt.Errorf("withdraw %q: %w", job, ErrUnknownJob)
+	if len(known) == 0 {
+		return errors.Join(errs...)
 	}
-	e.member.Withdraw(job)
-	if !running {
-		return nil
+	e.member.Withdraw(known...)
+	if running {
+		if err := e.member.AwaitJoined(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("withdraw %q: %w", known, err))
+		}
 	}
-	if err := e.member.AwaitJoined(ctx); err != nil {
-		return fmt.Errorf("withdraw %q: %w", job, err)
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // explainUnknownJob adds to an ErrUnknownJob that the job is registered here and that Start stores it, if

@@ -2,6 +2,8 @@ package executor_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -38,7 +40,7 @@ func TestWithdraw(t *testing.T) {
 		defer cancel()
 		err := a.Withdraw(ctx, "job")
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.ErrorContains(t, err, `withdraw "job"`)
+		assert.ErrorContains(t, err, `withdraw ["job"]`)
 		heal()
 		until(3)
 		assert.Empty(t, f.began(3))
@@ -59,6 +61,31 @@ func TestWithdraw(t *testing.T) {
 		require.NoError(t, a.Register(job))
 		until(5)
 		assert.Positive(t, ran.Load())
+	})
+	bubble(t, "of many jobs is one write, and names those that are not registered here", func(t *testing.T, f *fleet) {
+		a := f.start("a", executor.Options{}, 1, takes(0))
+		jobs, names := []executor.Job{}, []string{"nobody", "job"}
+		for i := range 300 {
+			names = append(names, fmt.Sprintf("tenant-%d", i))
+			jobs = append(jobs, executor.Job{Name: names[i+2], Handler: takes(0)})
+		}
+		require.NoError(t, a.Register(jobs...))
+		until(1)
+		f.server.Record()
+		err := a.Withdraw(t.Context(), names...)
+		assert.EqualError(t, err, `withdraw "nobody": unknown job`)
+		member := 0
+		for _, c := range f.server.Log() {
+			if strings.Contains(fmt.Sprint(c), "/members/") {
+				member++
+			}
+		}
+		assert.Equal(t, 1, member)
+		until(2)
+		list, err := f.operator().JobNames(t.Context())
+		require.NoError(t, err)
+		assert.Len(t, list, 301)
+		assert.Empty(t, f.began(2))
 	})
 	bubble(t, "of a job that is not registered here is an error", func(t *testing.T, f *fleet) {
 		a := f.start("a", executor.Options{}, 1, takes(0))

@@ -37,9 +37,13 @@ func (m *Member) OfferLocal(defs map[string]json.RawMessage, locals map[string]s
 	})
 }
 
-// Withdraw stops offering a job until the next Offer of it. Its shards are reassigned.
-func (m *Member) Withdraw(job string) {
-	m.ChangeState(func() { delete(m.Defs, job) })
+// Withdraw stops offering jobs until the next Offer of them. Their shards are reassigned.
+func (m *Member) Withdraw(jobs ...string) {
+	m.ChangeState(func() {
+		for _, job := range jobs {
+			delete(m.Defs, job)
+		}
+	})
 }
 
 // parseRevisions returns the revisions of definitions, by job. It leaves out a definition that
