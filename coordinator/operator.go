@@ -98,6 +98,8 @@ type Intent struct {
 	// Override is the override in place, and OverriddenBy the act that set it. Both are zero if there is none.
 	Override     Override
 	OverriddenBy Act
+	// RetiredBy is the act of a Retire in force: the job is being removed. It is zero if there is none.
+	RetiredBy Act
 }
 
 // Trigger requests a run of a job by hand and returns its number, which the runs have as
@@ -354,8 +356,19 @@ func shardSetOf(numbers []int, total int) (shardset.Set, error) {
 	return set, nil
 }
 
-// changeControl changes the intent for a job by compare-and-set, and adds the act, whose text change returns.
+// changeControl changes the intent for a job by compare-and-set, and adds the act, whose text change returns. It fails
+// with ErrRetiring for a job that is to be deleted, since the change would be lost with it.
 func (o *Operator) changeControl(ctx context.Context, job string, change func(*record.Control, record.Job) (what string, err error)) error {
+	return o.changeAnyControl(ctx, job, func(c *record.Control, def record.Job) (string, error) {
+		if c.Retiring != nil {
+			return "", fmt.Errorf("%w since %v", ErrRetiring, c.Retiring.At)
+		}
+		return change(c, def)
+	})
+}
+
+// changeAnyControl is changeControl for a job that may be retiring.
+func (o *Operator) changeAnyControl(ctx context.Context, job string, change func(*record.Control, record.Job) (what string, err error)) error {
 	segment := record.Segment(job)
 	def, err := o.readDefinition(ctx, segment)
 	if err != nil {
@@ -402,17 +415,25 @@ func (o *Operator) changeGroupControl(ctx context.Context, change func(*record.G
 // putRecord replaces the record at rev, or creates one if rev is zero, on conditions. It reports
 // whether another writer changed a record first, so that the caller must retry.
 func (o *Operator) putRecord(ctx context.Context, key registry.Key, rev registry.Rev, v any, conds ...registry.Cond) (again bool, err error) {
-	value, err := record.EncodeChecked(v)
+	op, err := putOp(key, rev, v)
 	if err != nil {
 		return false, err
-	}
-	op := registry.Set(key, rev, value)
-	if rev.IsZero() {
-		op = registry.Create(key, value)
 	}
 	_, err = registry.Apply(ctx, o.reg, registry.Txn{If: conds, Then: []registry.Op{op}})
 	_, again = batch.FindConflict(err)
 	return again, err
+}
+
+// putOp returns the operation that replaces the record at rev, or creates one if rev is zero.
+func putOp(key registry.Key, rev registry.Rev, v any) (registry.Op, error) {
+	value, err := record.EncodeChecked(v)
+	if err != nil {
+		return registry.Op{}, err
+	}
+	if rev.IsZero() {
+		return registry.Create(key, value), nil
+	}
+	return registry.Set(key, rev, value), nil
 }
 
 // getRecord reads a record. Found is false if it does not exist.

@@ -371,7 +371,7 @@ func intentOf(job string, c *record.Control) Intent {
 	return Intent{
 		Paused: c.Paused, Disabled: Scope{job, shardList(c.Disabled), c.Instances, c.Hosts}, ScheduleStopped: c.Stopped,
 		Until: c.Until.Time(), HeldBy: actOf(c.HeldBy),
-		Override: overrideOf(c.Override), OverriddenBy: actOf(c.OverriddenBy),
+		Override: overrideOf(c.Override), OverriddenBy: actOf(c.OverriddenBy), RetiredBy: actOf(c.Retiring),
 	}
 }
 

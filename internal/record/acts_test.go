@@ -35,6 +35,14 @@ func TestActs(t *testing.T) {
 		require.NoError(t, err)
 		assert.Less(t, len(b), 32<<10)
 	})
+	t.Run("and a retirement survive a round trip", func(t *testing.T) {
+		text := `{"job":"settle","retiring":{"at":"1970-01-01T00:16:40Z","by":"kim","reason":"left","what":"retire"},"novelty":1}`
+		c, err := DecodeControl([]byte(text))
+		require.NoError(t, err)
+		b, err := Encode(c)
+		require.NoError(t, err)
+		assert.Equal(t, text, string(b))
+	})
 	t.Run("and a pause with an end survive a round trip", func(t *testing.T) {
 		text := `{"job":"settle","paused":true,"paused_until":"1970-01-01T00:16:40Z","held_by":{"at":"1970-01-01T00:16:40Z","by":"kim","reason":"move","what":"pause"},` +
 			`"acts":[{"at":"1970-01-01T00:16:40Z","what":"reset"}],"novelty":1}`

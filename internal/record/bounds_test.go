@@ -104,7 +104,7 @@ func TestEncode_ReturnsOnlyWhatIsRead(t *testing.T) {
 		plan := somePlan(t)
 		plan.Problem = s
 		plan.Counts.Claimed = n
-		control := &Control{Job: "settle", LastTrigger: trigger, Triggers: []Trigger{{Number: trigger, At: 1, Param: s}}, Resets: n}
+		control := &Control{Job: "settle", LastTrigger: trigger, Triggers: []Trigger{{Number: trigger, At: 1, Param: s}}, Resets: n, Retiring: &Act{What: s}}
 		for kind, v := range map[string]any{
 			"plan": plan, "control": control,
 			"group control": &GroupControl{Acts: Acts{{What: s}}},

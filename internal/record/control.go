@@ -27,6 +27,9 @@ type Control struct {
 	// Override holds the fields of the definition that operators have replaced, a JSON object.
 	Override     json.RawMessage `json:"override,omitempty"`
 	OverriddenBy *Act            `json:"overridden_by,omitempty"`
+	// Retiring is the act that retires the job, nil if none does: the job is paused, and the leader deletes its
+	// records once no instance offers it.
+	Retiring *Act `json:"retiring,omitempty"`
 	Hold
 	Acts Acts `json:"acts,omitempty"`
 

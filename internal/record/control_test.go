@@ -110,6 +110,7 @@ func TestExclusion_Excludes(t *testing.T) {
 
 func FuzzDecodeControl(f *testing.F) {
 	f.Add([]byte(`{"job":"settle","disabled_shards":"3","disabled_instances":["a"],"disabled_hosts":["h"],"novelty":{}}`))
+	f.Add([]byte(`{"job":"settle","retiring":{"at":"1970-01-01T00:16:40Z","by":"kim","reason":"left","what":"retire"}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := DecodeControl(b)
 		if err != nil {

@@ -47,6 +47,7 @@ func FuzzDecode_Cost(f *testing.F) {
 // FuzzMerge_Cost merges two claims records into a plan, and the requests of a control record, as leaders do.
 func FuzzMerge_Cost(f *testing.F) {
 	f.Add([]byte(fullPlan), []byte(fullClaims), []byte(`{"job":"settle","cancels":[{"shards":"0-3","epoch":1,"attempt":1}]}`))
+	f.Add([]byte(fullPlan), []byte(fullClaims), []byte(`{"job":"settle","retiring":{"at":"1970-01-01T00:16:40Z","what":"retire"}}`))
 	f.Fuzz(func(t *testing.T, plan, claims, control []byte) {
 		p, err := DecodePlan(plan)
 		if err != nil {

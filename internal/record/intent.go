@@ -62,6 +62,7 @@ func (c *Control) Describe() string {
 		in   bool
 		text string
 	}{
+		{c.Retiring != nil, "retire"},
 		{c.Paused, "pause"},
 		{c.Stopped, "stop schedule"},
 		{!c.Disabled.IsZero(), "disable shards " + c.Disabled.String()},

@@ -223,6 +223,9 @@ func (s *subject) checkIntent() result {
 	rule, damaged := s.damage(key)
 	applied := s.Control == nil || s.Control.Paused == s.Plan.Paused && s.Control.Stopped == s.Plan.Stopped
 	switch {
+	case s.Control != nil && s.Control.Retiring != nil:
+		return stop("let no instance register the job, and it is deleted; or call Operator.Unretire",
+			"the job is retiring%s, so nothing of it begins", heldText(s.Control.Retiring))
 	case s.trigger > 0 && s.Plan.GroupPause != nil:
 		return stop("resume the group", "all jobs of the group are paused%s; triggers wait for the resume", heldText(s.Group.HeldBy)).with(ResumeGroup)
 	case s.trigger > 0 && s.Plan.Paused && applied:

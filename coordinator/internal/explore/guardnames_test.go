@@ -43,6 +43,8 @@ func purposeOf(k record.Keys, t *registry.Txn) string {
 	switch {
 	case len(t.Then) == 0:
 		return "check"
+	case writes["control"] == registry.OpDelete && len(t.If) > 0 && t.If[0].Key == k.Leader():
+		return "retire"
 	case writes["plan"] == registry.OpDelete:
 		return "forget"
 	case has("plan"):

@@ -20,6 +20,9 @@ func (l *Leader) CommitDecision(ctx context.Context, d planning.Decision) (plann
 	if err := l.commitEndedPauses(ctx, d.EndedPauses, term); err != nil {
 		return false, err
 	}
+	if err := l.commitRetirements(ctx, d.Retirements, term); err != nil {
+		return false, err
+	}
 	shares := make(map[string]batch.Items, len(d.Changes))
 	changes := slices.DeleteFunc(slices.Clone(d.Changes), func(c planning.Change) bool {
 		c.NoteDecision(record.Decision{At: l.View.Now, Term: l.View.Term.Seq, By: l.Self.Name})

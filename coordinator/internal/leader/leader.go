@@ -258,7 +258,7 @@ func (l *Leader) runRound(ctx context.Context, wg *sync.WaitGroup) error {
 			return err
 		}
 	}
-	l.idle = len(d.Changes) == 0 && len(d.Reapings) == 0 && len(d.Follow) == 0 && len(d.EndedPauses) == 0
+	l.idle = len(d.Changes) == 0 && len(d.Reapings) == 0 && len(d.Follow) == 0 && len(d.EndedPauses) == 0 && len(d.Retirements) == 0 && !l.restoreRefused
 	l.MarkIdle()
 	return nil
 }

@@ -32,6 +32,10 @@ type Restorer struct {
 	foreign         map[registry.Key]bool // keys whose value another program wrote; lists leave them out
 	rereadForeignAt time.Time             // when to read them again; zero: there are none
 
+	restoreRefused bool // the view is behind a record on which a definition to restore depends
+
+	retired map[string]retiredJob // by segment: jobs that this term has deleted lately
+
 	rereadClaimsAt time.Time // when to read unreadable claims again; zero: there are none
 }
 
@@ -39,7 +43,7 @@ type Restorer struct {
 func NewRestorer() *Restorer {
 	return &Restorer{
 		lastWrite: map[string]uint64{}, unsure: map[string]bool{}, deleted: map[string]registry.Rev{}, badJobs: map[string]bool{}, badControls: map[string]bool{},
-		foreign: map[registry.Key]bool{},
+		foreign: map[registry.Key]bool{}, retired: map[string]retiredJob{},
 	}
 }
 
@@ -130,6 +134,7 @@ func (l *Leader) dropForgotten() {
 // restoreDefinitions stores definitions in force again that another writer deleted or replaced by one of
 // a lower revision. It leaves a job that no live instance offers, since an operator may have removed it.
 func (l *Leader) restoreDefinitions(ctx context.Context) error {
+	l.restoreRefused = false
 	var parts []restoredDefinition
 	for _, seg := range slices.Sorted(maps.Keys(l.View.Plans)) {
 		last := l.View.Plans[seg].Last()
@@ -141,39 +146,76 @@ func (l *Leader) restoreDefinitions(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		d.conds, d.forgotten = l.restoreConditions(seg, last.Job().Name)
 		parts = append(parts, d)
 	}
-	loads := batch.Pack([]registry.Cond{registry.At(l.Self.Keys.Leader(), l.View.Term)}, parts, l.Self.Reg.Limits(),
-		func(d restoredDefinition) batch.Items { return batch.Items{Ops: []registry.Op{d.op}} }, func(restoredDefinition) bool { return false })
-	for _, ld := range loads {
-		l.SetTask("writes", "definitions")
-		rev, err := registry.Apply(ctx, l.Self.Reg, ld.Txn)
-		if refusal, refused := batch.FindConflict(err); refused {
-			if refusal.Index == 0 {
-				return elector.ErrTermOver
-			}
-			if err := l.findForeignValue(ctx, ld.Txn, refusal.Index); err != nil {
-				return err
-			}
-			continue // the watch delivers the stored value
-		}
-		if err != nil {
-			return fmt.Errorf("restore definitions: %w", err)
-		}
-		for _, d := range ld.Parts {
-			l.Log.Warn("another writer deleted a definition or stored an older one; restored the one in force",
-				"job", d.job.Name, "revision", d.job.Revision, "key", string(d.op.Key))
-			l.jobs.Feed.RecordWrite(d.op.Key.Name(), rev, d.JobRecord)
+	again, err := l.restoreRetired()
+	if err != nil {
+		return err
+	}
+	parts = append(parts, again...)
+	if len(parts) == 0 {
+		return nil
+	}
+	l.SetTask("writes", "definitions")
+	term := []registry.Cond{registry.At(l.Self.Keys.Leader(), l.View.Term)}
+	refused, err := applyParts(ctx, l, term, parts, func(d restoredDefinition) batch.Items {
+		return batch.Items{Conds: d.conds, Ops: []registry.Op{d.op}}
+	}, l.recordRestored)
+	if err != nil {
+		return fmt.Errorf("restore definitions: %w", err)
+	}
+	for _, d := range refused { // the watches deliver what has changed
+		l.restoreRefused = true
+		if err := l.findForeignValue(ctx, registry.Txn{Then: []registry.Op{d.op}}, 0); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+// recordRestored logs a definition that is stored again, and applies it without waiting for its event.
+func (l *Leader) recordRestored(d restoredDefinition, rev registry.Rev) {
+	l.jobs.Feed.RecordWrite(d.op.Key.Name(), rev, d.JobRecord)
+	switch {
+	case d.retired:
+		delete(l.retired, d.op.Key.Name())
+		l.Log.Info("an instance offers a job that was just deleted, since it was retired; the job begins anew", "job", d.job.Name, "commit", rev.Seq)
+	case !d.forgotten: // dropForgotten logs it
+		l.Log.Warn("another writer deleted a definition or stored an older one; restored the one in force",
+			"job", d.job.Name, "revision", d.job.Revision, "key", string(d.op.Key))
+	}
+}
+
 // restoredDefinition is a definition to store again.
 type restoredDefinition struct {
 	planning.JobRecord
-	job record.Job
-	op  registry.Op
+	job       record.Job
+	op        registry.Op
+	conds     []registry.Cond
+	forgotten bool // with its plan, by an operator
+	retired   bool
+}
+
+// restoreConditions returns the conditions under which a definition is stored again, and whether an operator has
+// forgotten the job. The plan from which the definition is taken must be there: an operator deletes both in one commit,
+// and the watch of plans may be behind that of definitions. And the member that offers the job must offer it still: it
+// may have withdrawn the job so that it could be forgotten.
+func (l *Leader) restoreConditions(segment, job string) (conds []registry.Cond, forgotten bool) {
+	if _, forgotten = l.deleted[segment]; !forgotten && !l.View.EditedPlans[segment] {
+		conds = append(conds, registry.At(l.Self.Keys.Plan(segment), l.View.Plans[segment].Rev))
+	}
+	return append(conds, l.offerCondition(job)...), forgotten
+}
+
+// offerCondition returns the condition that a live member offers a job still.
+func (l *Leader) offerCondition(job string) []registry.Cond {
+	for _, inc := range slices.Sorted(maps.Keys(l.View.Members)) {
+		if m := l.View.Members[inc]; m.Offers(job) && l.View.Alive(inc) && !m.Rev.IsZero() {
+			return []registry.Cond{registry.At(l.Self.Keys.Member(inc), m.Rev)}
+		}
+	}
+	return nil
 }
 
 // restoreDefinition returns the write that stores the definition of an epoch over the stored version, without the

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/coordinator/internal/coordtest"
 	"github.com/rota-dev/rota/coordinator/internal/elector"
 	"github.com/rota-dev/rota/coordinator/internal/feed"
 	"github.com/rota-dev/rota/coordinator/internal/planning"
@@ -49,11 +50,16 @@ func restoring(t *testing.T) (l *Leader, reg registry.Registry, key registry.Key
 	key = keys.Job("job")
 	e, err := record.NewEpoch(1, 0, []byte(`{"name":"job","revision":2,"shards":4}`))
 	require.NoError(t, err)
-	l = &Leader{Self: elector.Self{Reg: reg, Keys: keys}, Log: slog.New(slog.DiscardHandler), Progress: &elector.Progress{}, Restorer: NewRestorer(), View: planning.View{
+	create := func(key registry.Key) registry.Rev {
+		rev, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(key, []byte("{}"))}})
+		require.NoError(t, err)
+		return rev
+	}
+	l = &Leader{Self: elector.Self{Reg: reg, Keys: keys}, Log: slog.New(slog.DiscardHandler), Progress: &elector.Progress{}, Nudge: make(chan struct{}, 1), Restorer: NewRestorer(), View: planning.View{
 		Term: term, Jobs: map[string]planning.JobRecord{},
-		Plans:   map[string]planning.PlanRecord{"job": {Plan: &record.Plan{Job: "job", Epochs: []record.Epoch{e}}}},
+		Plans:   map[string]planning.PlanRecord{"job": {Rev: create(keys.Plan("job")), Plan: &record.Plan{Job: "job", Epochs: []record.Epoch{e}}}},
 		Live:    map[registry.SessionID]bool{"A": true},
-		Members: map[string]planning.MemberRecord{"a.A": {Member: record.Member{Jobs: []string{"job"}}}},
+		Members: map[string]planning.MemberRecord{"a.A": {Rev: create(keys.Member("a.A")), Member: record.Member{Jobs: []string{"job"}}}},
 	}}
 	l.jobs = feed.New[planning.JobRecord](keys.Jobs(), l.Log, nil).NewReader(func() {})
 	return l, reg, key
@@ -86,6 +92,28 @@ func TestRestore_Guards(t *testing.T) {
 		require.NoError(t, err)
 		assert.Contains(t, string(stored.Value), `"revision":2`)
 	})
+}
+
+// An operator forgets a job, and the watch of definitions is ahead of those of plans and of members.
+func TestRestore_LeavesAForgottenJob(t *testing.T) {
+	for _, what := range []string{"whose plan is gone too", "that no instance offers any more"} {
+		t.Run(what, func(t *testing.T) {
+			l, reg, key := restoring(t)
+			logs := &coordtest.Logbook{}
+			l.Log = slog.New(slog.NewTextHandler(logs, nil))
+			op := registry.Delete(l.Self.Keys.Plan("job"), l.View.Plans["job"].Rev)
+			if what == "that no instance offers any more" {
+				op = registry.Set(l.Self.Keys.Member("a.A"), l.View.Members["a.A"].Rev, []byte("withdrawn"))
+			}
+			_, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{op}})
+			require.NoError(t, err)
+			require.NoError(t, l.restoreDefinitions(t.Context()))
+			_, err = reg.Get(t.Context(), key, registry.ReadOptions{})
+			require.ErrorIs(t, err, registry.ErrNotFound)
+			assert.True(t, l.restoreRefused, "the leader tries again when its view changes")
+			assert.Empty(t, logs.String())
+		})
+	}
 }
 
 // Forget deletes the definition and the plan of a job in one commit.

@@ -112,6 +112,8 @@ func TestStoreLoss_Wiped(t *testing.T) {
 	})
 	membertest.RunBubble(t, "leaves what a leader knew of operators: who paused, and which instances are disabled", func(t *testing.T, g *membertest.Group) {
 		op := startPaused(t, g, 1)
+		require.NoError(t, op.As("lee", "").Retire(t.Context(), "free"))
+		time.Sleep(time.Second)
 		g.Server.Wipe()
 		time.Sleep(time.Minute)
 		st, err := op.Intent(t.Context(), "held")
@@ -121,6 +123,7 @@ func TestStoreLoss_Wiped(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, []string{"zoe"}, st.Disabled.Instances)
 		assert.Equal(t, []int{3}, st.Disabled.Shards)
+		assert.Equal(t, "lee", st.RetiredBy.By)
 	})
 	membertest.RunBubble(t, "of which only a follower knows is restored from its plans, and the rest is named", func(t *testing.T, g *membertest.Group) {
 		op := startPaused(t, g, 2)

@@ -16,7 +16,15 @@ func Decide(v *View) Decision {
 	a := newAssigner(r)
 	targets := a.assignJobs(segments)
 	d := Decision{GraceEnds: r.graceEnds, StrategyErrors: a.strategyErrors, StrategyProblems: a.strategyProblems}
+	retired := map[string]bool{}
+	for _, seg := range r.findRetired() {
+		retired[seg] = true
+		d.Retirements = append(d.Retirements, r.retire(seg))
+	}
 	for i, seg := range segments {
+		if retired[seg] {
+			continue // its plan is deleted
+		}
 		if c, ok := r.planJob(seg, r.explainTarget(seg, targets[i])); ok {
 			d.Changes = append(d.Changes, c)
 		}
@@ -35,7 +43,9 @@ func (r *round) explainTarget(segment string, t target) target {
 		case r.isUnsupported(job):
 			t.problem = UnsupportedProblem
 		case r.isUnoffered(segment, job):
-			t.problem, t.unoffered = UnofferedProblem, true
+			if t.unoffered = true; !r.isRetiring(segment) {
+				t.problem = UnofferedProblem
+			}
 		}
 	}
 	t.problem = joinProblems(t.problem, r.followProblem(segment))

@@ -22,6 +22,7 @@ type Decision struct {
 	Follow   []string            // incarnations whose claims the next decision waits for
 
 	EndedPauses []EndedPause  // committed before Changes
+	Retirements []Retirement  // of retired jobs that no instance offers, committed before Changes
 	PauseEnds   time.Duration // until pauses with an end are to be checked again; zero if there is none
 
 	GraceEnds        time.Duration     // until the first restart grace ends; zero if no member is awaited

@@ -57,6 +57,8 @@ func (r *round) followProblem(segment string) string {
 		switch {
 		case !ok:
 			return fmt.Sprintf("follows job %q, which has no definition", name)
+		case r.isRetiring(record.Segment(name)):
+			return fmt.Sprintf("follows job %q, which is retiring", name)
 		case !due.TracksRuns(job.Job):
 			return fmt.Sprintf("follows job %q, which does not record the ends of runs", name)
 		}
