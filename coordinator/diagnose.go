@@ -65,6 +65,7 @@ const (
 	FindingLeaderless  FindingKind = "leaderless"  // the group has no leader
 	FindingClock       FindingKind = "clock"       // clocks differ, or did
 	FindingUnoffered   FindingKind = "unoffered"   // no live instance offers a job
+	FindingRetiring    FindingKind = "retiring"    // operators have retired a job, and it is not deleted yet
 	FindingUnsupported FindingKind = "unsupported" // an instance, or this program, cannot compile a definition
 	FindingDiffers     FindingKind = "differs"     // an instance has another definition than the stored one
 	FindingUnowned     FindingKind = "unowned"     // shards have no owner

@@ -122,7 +122,7 @@ func TestOperator_Diagnose(t *testing.T) {
 			{coordinator.FindingUnreadable, k.Claims("x.99", "job"), "job", `record of job "other"`},
 			{coordinator.FindingFormat, k.Plan("future"), "", "format 99"},
 			{coordinator.FindingForeign, k.Plan("job"), "", "another program"},
-			{coordinator.FindingOrphaned, k.Control("nodef"), "", "without a stored definition"},
+			{coordinator.FindingOrphaned, k.Control("nodef"), "nodef", "without a stored definition"},
 			{coordinator.FindingMissing, k.Meta(), "", "namespace is missing"},
 			{coordinator.FindingExpired, k.Member("x.99"), "", "session of x has expired"},
 			{coordinator.FindingClock, k.Member(g.Members[3].Incarnation()), "", "clock of d is 1h0m0s ahead"},

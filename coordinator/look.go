@@ -68,7 +68,9 @@ type JobSummary struct {
 	GroupPaused     bool      // as in Status
 	Until           time.Time // as in Intent, like HeldBy
 	HeldBy          Act
-	Problem         string // as in Status
+	RetiredBy       Act       // as in Intent
+	UnofferedSince  time.Time // as in Status
+	Problem         string    // as in Status
 	Counts          Counts
 	Ended           time.Time // when a run last ended
 }
@@ -189,7 +191,8 @@ func (st *Status) Summary() JobSummary {
 	s := JobSummary{
 		Job: st.Job, Revision: st.Revision, Schedule: st.Schedule, NextFire: st.NextFire, Overdue: st.Overdue,
 		Shards: st.Shards, Unowned: len(st.Unowned), Frozen: len(st.Frozen), Disabled: len(st.Disabled), Triggers: len(st.Triggers),
-		Paused: st.Paused, ScheduleStopped: st.ScheduleStopped, GroupPaused: st.GroupPaused, Until: st.Intent.Until, HeldBy: st.Intent.HeldBy, Problem: st.Problem, Counts: st.Counts, Ended: st.Ended,
+		Paused: st.Paused, ScheduleStopped: st.ScheduleStopped, GroupPaused: st.GroupPaused, Until: st.Intent.Until, HeldBy: st.Intent.HeldBy,
+		RetiredBy: st.Intent.RetiredBy, UnofferedSince: st.UnofferedSince, Problem: st.Problem, Counts: st.Counts, Ended: st.Ended,
 	}
 	if st.Shards == 0 { // without a plan, the intent is all that there is
 		s.Paused, s.ScheduleStopped = st.Intent.Paused, st.Intent.ScheduleStopped

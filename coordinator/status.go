@@ -35,7 +35,7 @@ type Status struct {
 	NextFire time.Time
 	// Overdue is the oldest fire that is due for a shard and not claimed: because the shard has no
 	// owner, or its last run has not ended, or its owner is late. It is zero if there is none, if
-	// the job is paused, or if the Operator has no compiler. If fires count from the ends of runs, as with
+	// the job is paused or retiring, or if the Operator has no compiler. If fires count from the ends of runs, as with
 	// executor.Always and FixedDelay, a shard that runs has no due fire, and a run that is to be made again
 	// counts from when it became pending.
 	Overdue time.Time
@@ -53,6 +53,9 @@ type Status struct {
 	// Shards is the number of shards in the plan. It is zero if the job has no plan yet: the
 	// leader makes one when a member first offers the job.
 	Shards int
+	// UnofferedSince is since when the job has had neither a live instance that offers it nor an owner of a shard, as
+	// the leader has observed. It is zero otherwise.
+	UnofferedSince time.Time
 	// PerShard has an element for each shard; the index is the shard's number.
 	PerShard []ShardStatus
 	// Unowned lists the shards without an owner, Frozen those that are about to move.
@@ -274,6 +277,9 @@ func (r *jobRecords) status(programs map[int]due.Program, now time.Time) Status 
 		st.Overdue = due.OldestUnclaimed(r.plan, programs, progress, all, record.InstantOf(now)).Time()
 		st.NextFire = due.NextFire(r.plan, programs, progress, all, now)
 	}
+	if r.control.Retiring != nil { // the leader may not have paused it yet
+		st.Overdue, st.NextFire = time.Time{}, time.Time{}
+	}
 	st.Counts, st.Ended, st.Failures = Counts(counts), ended.Time(), failuresOf(failures)
 	return st
 }
@@ -281,7 +287,7 @@ func (r *jobRecords) status(programs map[int]due.Program, now time.Time) Status 
 // addPlan adds the content of a plan.
 func (st *Status) addPlan(p *record.Plan) {
 	st.InForce, st.Paused, st.Shards, st.Problem = p.Last().Job().Revision, p.Paused, p.Shards(), p.Problem
-	st.GroupPaused = p.GroupPause != nil
+	st.GroupPaused, st.UnofferedSince = p.GroupPause != nil, p.Unoffered.Time()
 	unowned := shardset.Range(0, p.Shards())
 	for _, shards := range p.Owners {
 		unowned = unowned.Minus(shards)

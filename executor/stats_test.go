@@ -117,6 +117,36 @@ func TestStats(t *testing.T) {
 			assert.Equal(t, map[string]executor.JobStats{"other": {Owned: 1}}, b.Stats().Jobs)
 		})
 	})
+	t.Run("of a retired job whose last run has not ended", func(t *testing.T) {
+		rotatest.Run(t, func(f *rotatest.Fleet) {
+			b := f.Start("b", executor.Job{Name: "other", Handler: executor.HandlerFunc(takes(0))})
+			f.Settle()
+			a := f.Start("a", minutely(2, func(_ context.Context, r *executor.Run) error {
+				if r.Shard == 0 {
+					time.Sleep(20 * time.Minute)
+				}
+				return nil
+			}))
+			f.SleepUntil(f.NextFire("job").Add(time.Second))
+			op, err := coordinator.NewOperator(f.Server().Client("op"), rotatest.Namespace, "")
+			require.NoError(f.T(), err)
+			require.NoError(f.T(), op.Retire(f.T().Context(), "job"))
+			f.Sleep(time.Second)
+			require.NoError(f.T(), a.Withdraw(f.T().Context(), "job"))
+			f.Sleep(10 * time.Minute)
+			st, err := op.Status(f.T().Context(), "job")
+			require.NoError(f.T(), err)
+			require.Equal(f.T(), []int{1}, st.Unowned)
+			for _, e := range []*executor.Executor{a, b} {
+				j := e.Stats().Jobs["job"]
+				assert.Zero(t, j.Unowned)
+				assert.Zero(t, j.UnownedOverdue)
+			}
+			f.Sleep(10 * time.Minute)
+			_, err = op.Status(f.T().Context(), "job")
+			assert.ErrorIs(t, err, coordinator.ErrUnknownJob)
+		})
+	})
 	t.Run("of shards that a handler of an earlier session blocks", func(t *testing.T) {
 		rotatest.Run(t, func(f *rotatest.Fleet) {
 			release := make(chan struct{})

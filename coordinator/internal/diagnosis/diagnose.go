@@ -39,6 +39,7 @@ const (
 	Leaderless  Kind = "leaderless"  // the group has no leader
 	Clock       Kind = "clock"       // clocks differ
 	Unoffered   Kind = "unoffered"   // no live instance offers a job
+	Retiring    Kind = "retiring"    // a retired job that is not deleted yet
 	Unsupported Kind = "unsupported" // an instance cannot compile a definition
 	Differs     Kind = "differs"     // an instance has another definition than the stored one
 	Unowned     Kind = "unowned"     // shards have no owner
@@ -90,6 +91,7 @@ func Diagnose(r *Records) []Finding {
 	d.checkJobs()
 	d.checkWaitingTriggers()
 	d.checkLateFires()
+	d.checkRetiring()
 	slices.SortStableFunc(d.findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(b.Severity, a.Severity), strings.Compare(string(a.Kind), string(b.Kind)),
 			strings.Compare(a.Job, b.Job), strings.Compare(string(a.Key), string(b.Key)), strings.Compare(a.What, b.What))
@@ -345,16 +347,17 @@ func (d *diagnosis) checkOrphans() {
 	for _, e := range d.Plans {
 		segment := e.Key.Name()
 		if key := d.Keys.Job(segment); !d.hasEntry(d.Jobs, key) && !d.unreadable[key] {
-			name := ""
+			name, forget := "", "delete the plan"
 			if p := d.plans[segment]; p != nil {
-				name = p.Job
+				name, forget = p.Job, "rota forget "+p.Job
 			}
-			orphan(e.Key, name, "a plan without a stored definition", d.byLeader("stores the definition again; if the job is obsolete, delete the plan"))
+			orphan(e.Key, name, "a plan without a stored definition", d.byLeader("stores the definition again; if the job was removed on purpose: "+forget))
 		}
 	}
 	for _, e := range d.Controls {
-		if key := d.Keys.Job(e.Key.Name()); e.Key != d.Keys.GroupControl() && !d.hasEntry(d.Jobs, key) && !d.unreadable[key] {
-			orphan(e.Key, "", "intent for a job without a stored definition", "start a process that registers the job; if the job is obsolete, delete the record")
+		segment := e.Key.Name()
+		if c, key := d.controls[segment], d.Keys.Job(segment); c != nil && c.Retiring == nil && !d.hasEntry(d.Jobs, key) && !d.unreadable[key] {
+			orphan(e.Key, c.Job, "intent for a job without a stored definition", adviseUnoffered(c.Job))
 		}
 	}
 	for segment, p := range d.plans {
@@ -376,18 +379,20 @@ func (d *diagnosis) checkJobs() {
 	for _, segment := range slices.Sorted(maps.Keys(d.jobs)) {
 		job := d.jobs[segment]
 		_, planned := d.plans[segment]
-		if planned || d.unreadable[d.Keys.Plan(segment)] {
+		if planned || d.unreadable[d.Keys.Plan(segment)] || d.isRetiring(segment) {
 			continue
 		}
 		f := Finding{Warning, Missing, job.Name, d.Keys.Plan(segment), "the job has no plan", d.byLeader("makes one; if it stays so, look at its log")}
 		if d.countOffers(job.Name) == 0 {
-			f.Severity, f.Kind, f.Do = Info, Unoffered, "start a process that registers the job; if it is obsolete, delete the definition"
+			f.Severity, f.Kind, f.Do = Info, Unoffered, adviseUnoffered(job.Name)
 			f.What = "the job has no plan, since no live instance offers it"
 		}
 		d.add(f)
 	}
 	for _, segment := range slices.Sorted(maps.Keys(d.plans)) {
-		d.checkPlan(segment, d.plans[segment])
+		if !d.isRetiring(segment) {
+			d.checkPlan(segment, d.plans[segment])
+		}
 	}
 	if d.Compile == nil {
 		return
@@ -416,6 +421,11 @@ func (d *diagnosis) countOffers(job string) (n int) {
 	return n
 }
 
+// adviseUnoffered returns what to do about a job that no live instance offers.
+func adviseUnoffered(job string) string {
+	return fmt.Sprintf("start a process that registers the job; if it was removed or renamed on purpose: rota retire %s", job)
+}
+
 // seeProblem is what to do about a problem of a plan.
 const seeProblem = "explain the job; docs/operating/messages.md lists the problems"
 
@@ -441,8 +451,11 @@ func (d *diagnosis) checkPlan(segment string, p *record.Plan) {
 	}
 	if !unowned.IsZero() {
 		why, do := problem, seeProblem
-		if why == "" {
+		switch {
+		case why == "":
 			why, do = d.explainUnowned(p.Job, unowned)
+		case kind == Unoffered:
+			do = adviseUnoffered(p.Job)
 		}
 		d.add(Finding{Error, kind, p.Job, key, fmt.Sprintf("%d of %d shards have no owner (%s): %s", unowned.Len(), total, unowned, why), do})
 	} else if problem != "" {

@@ -30,6 +30,7 @@ type world struct {
 	member  *record.Member
 	job     string // a definition; "": there is none
 	plan    *record.Plan
+	control *record.Control
 	claims  map[string]record.Claims // by incarnation
 }
 
@@ -76,6 +77,9 @@ func (w *world) records() *Records {
 	}
 	if w.plan != nil {
 		r.Plans = append(r.Plans, w.entry(w.keys.Plan("job"), w.plan))
+	}
+	if w.control != nil {
+		r.Controls = append(r.Controls, w.entry(w.keys.Control("job"), w.control))
 	}
 	for inc, c := range w.claims {
 		r.Claims[inc] = append(r.Claims[inc], w.entry(w.keys.Claims(inc, "job"), c))

@@ -65,7 +65,7 @@ func (d *diagnosis) checkLateFires() {
 	}
 	for _, segment := range slices.Sorted(maps.Keys(d.plans)) {
 		p := d.plans[segment]
-		if p.Paused {
+		if p.Paused || d.isRetiring(segment) {
 			continue
 		}
 		if d.isExplained(p.Job) {

@@ -67,7 +67,12 @@ func (s *subject) checkOffered() result {
 	if s.Plan != nil && s.Plan.Unoffered != 0 {
 		detail += fmt.Sprintf(", and since %s none has. After %v its due fires are skipped", seconds(s.Plan.Unoffered), planning.MaxUnoffered)
 	}
-	return stop("start a process that registers the job", "%s", detail)
+	return stop(s.adviseUnoffered(), "%s", detail)
+}
+
+// adviseUnoffered returns what to do about a job that no live instance offers.
+func (s *subject) adviseUnoffered() string {
+	return fmt.Sprintf("start a process that registers the job; if it was removed or renamed on purpose: rota retire %s", s.Job)
 }
 
 // isAwaited reports whether the records allow that the shards of an absent incarnation wait for its return.
@@ -224,8 +229,8 @@ func (s *subject) checkIntent() result {
 	applied := s.Control == nil || s.Control.Paused == s.Plan.Paused && s.Control.Stopped == s.Plan.Stopped
 	switch {
 	case s.Control != nil && s.Control.Retiring != nil:
-		return stop("let no instance register the job, and it is deleted; or call Operator.Unretire",
-			"the job is retiring%s, so nothing of it begins", heldText(s.Control.Retiring))
+		return stop("deploy without the job, and the leader deletes it; to keep it: rota unretire "+s.Job,
+			"the job is retiring%s, so no run of it begins", heldText(s.Control.Retiring))
 	case s.trigger > 0 && s.Plan.GroupPause != nil:
 		return stop("resume the group", "all jobs of the group are paused%s; triggers wait for the resume", heldText(s.Group.HeldBy)).with(ResumeGroup)
 	case s.trigger > 0 && s.Plan.Paused && applied:
@@ -387,7 +392,7 @@ func (s *subject) explainUnowned() result {
 		all = append(all, fmt.Sprintf("%s: %s", reason, nameSome(reasons[reason])))
 	}
 	if len(all) == 0 {
-		return stop("start a process that registers the job", "%s: %s", detail, planning.UnofferedProblem)
+		return stop(s.adviseUnoffered(), "%s: %s", detail, planning.UnofferedProblem)
 	}
 	return stop(strings.Join(sortedKeys(remedies), "; "), "%s: %s, and none may own it (%s)", detail, offer(offers), strings.Join(all, "; ")).with(verb)
 }

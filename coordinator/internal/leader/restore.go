@@ -180,7 +180,7 @@ func (l *Leader) recordRestored(d restoredDefinition, rev registry.Rev) {
 	switch {
 	case d.retired:
 		delete(l.retired, d.op.Key.Name())
-		l.Log.Info("an instance offers a job that was just deleted, since it was retired; the job begins anew", "job", d.job.Name, "commit", rev.Seq)
+		l.Log.Info("an instance offers a job that was just deleted, since it was retired; the job begins anew", "job", d.job.Name)
 	case !d.forgotten: // dropForgotten logs it
 		l.Log.Warn("another writer deleted a definition or stored an older one; restored the one in force",
 			"job", d.job.Name, "revision", d.job.Revision, "key", string(d.op.Key))

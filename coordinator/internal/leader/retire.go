@@ -102,7 +102,7 @@ func applyParts[T any](ctx context.Context, l *Leader, term []registry.Cond, par
 }
 
 // recordRetirement removes a retired job from the view without waiting for the events.
-func (l *Leader) recordRetirement(r planning.Retirement, rev registry.Rev) {
+func (l *Leader) recordRetirement(r planning.Retirement, _ registry.Rev) {
 	if old, ok := l.View.Jobs[r.Segment]; ok {
 		l.retired[r.Segment] = retiredJob{old, time.Now()}
 	}
@@ -110,7 +110,7 @@ func (l *Leader) recordRetirement(r planning.Retirement, rev registry.Rev) {
 	delete(l.View.Jobs, r.Segment)
 	delete(l.View.Control, r.Segment)
 	by := r.Control.Retiring
-	l.Log.Info("retired job deleted: no instance offers it", "job", r.Control.Job, "commit", rev.Seq, "by", by.By, "reason", by.Reason)
+	l.Log.Info("retired job deleted: no instance offers it", "job", r.Control.Job, "by", by.By, "reason", by.Reason)
 }
 
 // retiredJob is a job that this leader has deleted.

@@ -93,7 +93,8 @@ func (s *Stats) addOwned(v claimer.JobView, me string, now record.Instant) {
 }
 
 // addUnowned adds what the plan of a job shows about its shards without an owner. Of a job that skips
-// its due fires, since no live instance has offered it for long, they do not count.
+// its due fires, since no live instance has offered it for long, they do not count. Nor do they of a job that is
+// paused without a problem: it is retiring and waits for its last runs, or the leader is about to assign them.
 func (s *Stats) addUnowned(p *record.Plan, compile due.Compiler, now record.Instant) {
 	j := s.Jobs[p.Job]
 	j.Paused = p.Paused
@@ -101,7 +102,8 @@ func (s *Stats) addUnowned(p *record.Plan, compile due.Compiler, now record.Inst
 	for _, shards := range p.Owners {
 		unowned = unowned.Minus(shards)
 	}
-	if skips := p.Unoffered != 0 && now >= p.Unoffered.Add(planning.MaxUnoffered); !unowned.IsZero() && !skips {
+	skips := p.Unoffered != 0 && now >= p.Unoffered.Add(planning.MaxUnoffered) || p.Paused && p.Problem == ""
+	if !unowned.IsZero() && !skips {
 		programs := map[int]due.Program{}
 		for i := range p.Epochs {
 			if prog, err := compile(p.Epochs[i].Def); err == nil {
