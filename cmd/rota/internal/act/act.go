@@ -28,7 +28,7 @@ func Commands(s *settings.Settings) []*cobra.Command {
 	c := &commands{s: s}
 	all := []*cobra.Command{
 		c.trigger(), c.backfill(), c.retry(), c.cancel(), c.pause(), c.resume(), c.disable(), c.enable(), c.drain(), c.undrain(),
-		c.override(), c.reset(), c.forget(),
+		c.override(), c.reset(), c.retire(), c.unretire(), c.forget(),
 	}
 	for _, cmd := range all {
 		cmd.Flags().StringVar(&c.by, "by", "", "who acts, for the record (default: ROTA_BY, or the user of the system)")

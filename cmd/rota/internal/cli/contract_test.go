@@ -75,7 +75,7 @@ func TestPage_ListsTheVerbsThatAsk(t *testing.T) {
 			"trigger": "export", "backfill": "tenants --from 00:20 --to 00:21", "backfill --stop": "tenants", "retry": "tenants --fire 01:09",
 			"cancel": "tenants", "pause": "settle", "pause --all": "", "resume": "settle", "resume --all": "", "disable": "--host a",
 			"enable": "--host a", "drain": "web-9", "undrain": "web-9", "override": "settle shards=4", "override --clear": "settle",
-			"reset": "settle", "forget": "settle", "raise-fences": "--above 7", "acknowledge": "", "restore": dump,
+			"reset": "settle", "retire": "settle", "unretire": "settle", "forget": "settle", "raise-fences": "--above 7", "acknowledge": "", "restore": dump,
 		}
 		var ask []string
 		for verb, args := range verbs {

@@ -71,6 +71,15 @@ func (n *night) launch(names ...string) {
 	}
 }
 
+// redeploy stops instances, and starts them again with the present jobs, one after the other.
+func (n *night) redeploy(names ...string) {
+	n.t.Helper()
+	for _, name := range names {
+		_ = n.processes[name].ex.Shutdown(n.t.Context())
+		n.launch(name)
+	}
+}
+
 // dropUnsteady removes the attributes that all lines have, and those that differ from run to run.
 func dropUnsteady(_ []string, a slog.Attr) slog.Attr {
 	switch a.Key {

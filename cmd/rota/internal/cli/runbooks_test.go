@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/record"
@@ -124,6 +125,29 @@ var runbooks = []struct {
 		n.do(t, "acts", "acts tenants")
 		n.screen(t, "unowned-mended", "wait tenants --for ok")
 	}},
+	{"a job was removed", withDigest, func(t *testing.T, n *night) {
+		n.startThree()
+		n.jobs = everyMinute
+		n.redeploy("web-1", "web-2", "web-3")
+		time.Sleep(2*time.Minute - 3*time.Second)
+		n.screen(t, "removed-jobs", "jobs")
+		n.screen(t, "removed-check", "check")
+		n.screen(t, "removed-explain", "explain digest")
+		n.screen(t, "removed-doctor", "doctor")
+		n.screen(t, "removed-job", "job digest")
+		n.screen(t, "removed-retire", "retire digest --reason 'renamed to report' --yes")
+		time.Sleep(time.Second)
+		n.screen(t, "removed-mended", "jobs")
+		n.logged(t, "removed-log", n.leader(t), "retired job deleted")
+		assert.Equal(t, exit.OK, n.run("check").code)
+		n.do(t, "doctor", "retire tenants --yes", "unretire tenants")
+		n.jobs = withDigest
+		n.redeploy("web-1")
+		n.jobs = everyMinute
+		n.redeploy("web-1")
+		time.Sleep(time.Minute)
+		n.do(t, "forget digest --yes", "wait tenants --for ok")
+	}},
 	{"runs fail", nil, playFailing},
 	{"an older program", everyMinute, func(t *testing.T, n *night) {
 		n.startThree()
@@ -167,6 +191,11 @@ var runbooks = []struct {
 }
 
 func returnAtOnce(context.Context, *executor.Run) error { return nil }
+
+// withDigest returns the jobs of everyMinute and one that is removed later.
+func withDigest(string) []executor.Job {
+	return append(everyMinute(""), executor.Job{Name: "digest", Schedule: executor.Every(time.Minute), Shards: 2, Handler: executor.HandlerFunc(returnAtOnce)})
+}
 
 func everyMinute(string) []executor.Job {
 	return []executor.Job{{Name: "tenants", Schedule: executor.Every(time.Minute), Shards: 6, Handler: executor.HandlerFunc(returnAtOnce)}}

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
+	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/registryurl"
 	"github.com/rota-dev/rota/internal/test/testserver"
@@ -79,6 +81,24 @@ func TestCommands_OnServers(t *testing.T) {
 			assert.Equal(t, exit.OK, <-ended)
 			var out, errs bytes.Buffer
 			assert.Equal(t, exit.NoJob, command(t.Context(), "job nosuch", &out, &errs), errs.String())
+
+			op, err := coordinator.NewOperator(reg, "billing", "")
+			require.NoError(t, err)
+			expect("retire settle --by kim --yes", "retires settle: deleted once no instance offers it; now web-1")
+			expect("check", "ROTA OK - 1 job of default")
+			expect("job settle", "retiring by kim")
+			assert.Equal(t, exit.NotMet, command(t.Context(), "resume settle", &out, &errs))
+			expect("unretire settle", "unretired settle")
+			expect("resume settle", "resumed settle")
+			expect("trigger settle --wait --wait-timeout 30s", "has ended")
+			expect("retire settle --yes", "retires settle")
+			require.NoError(t, e.Withdraw(t.Context(), "settle"))
+			require.Eventually(t, func() bool {
+				_, err := op.Status(t.Context(), "settle")
+				return errors.Is(err, coordinator.ErrUnknownJob)
+			}, 30*time.Second, 50*time.Millisecond)
+			assert.Equal(t, exit.NoJob, command(t.Context(), "retire settle --yes", &out, &errs))
+			expect("doctor", "")
 		})
 	}
 }

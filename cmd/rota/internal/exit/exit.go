@@ -80,6 +80,8 @@ func CodeOf(err error) int {
 		return e.Code
 	case errors.Is(err, coordinator.ErrUnknownJob):
 		return NoJob
+	case errors.Is(err, coordinator.ErrRetiring):
+		return NotMet
 	case errors.Is(err, registry.ErrUnknownOutcome):
 		return Unknown
 	}

@@ -19,6 +19,7 @@ func TestCodeOf(t *testing.T) {
 	}{
 		{nil, OK},
 		{errors.New("a"), Failed},
+		{fmt.Errorf("pause: %w", coordinator.ErrRetiring), NotMet},
 		{Usagef("a"), Usage},
 		{fmt.Errorf("pause: %w", coordinator.ErrUnknownJob), NoJob},
 		{NotMetf("a"), NotMet},

@@ -23,7 +23,7 @@ var lifecycleCalls = map[string][]string{
 
 // lifecycleVerbs are the commands that the page names for them.
 var lifecycleVerbs = []string{
-	"disable", "drain", "dump", "enable", "forget", "instances", "job", "jobs", "override", "pause", "reset", "resume", "shards", "trigger",
+	"disable", "drain", "dump", "enable", "forget", "instances", "job", "jobs", "override", "pause", "reset", "resume", "retire", "shards", "trigger",
 }
 
 var (

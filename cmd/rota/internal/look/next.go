@@ -132,6 +132,8 @@ func nextOfJob(st *coordinator.Status, n int) (view.Next, error) {
 	}
 	v, err := nextOf(schedule, st.Job, n)
 	switch {
+	case !st.Intent.RetiredBy.At.IsZero():
+		v.Note = "The job is retiring: it has no more fires, unless rota unretire takes that back."
 	case st.Paused || st.Intent.Paused:
 		v.Note = "The job is paused. Fires that come due before rota resume never run and are not counted as skipped."
 	case st.ScheduleStopped || st.Intent.ScheduleStopped:

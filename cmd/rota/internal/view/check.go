@@ -74,6 +74,15 @@ func CheckOf(st coordinator.GroupStatus, l CheckLimits) Check {
 			v.Live++
 		}
 	}
+	var checked []coordinator.JobSummary
+	for i := range st.Jobs {
+		if chosen[st.Jobs[i].Job] {
+			checked = append(checked, st.Jobs[i])
+		}
+	}
+	if text := describeUnoffered(checked); text != "" {
+		raise(CheckWarning, "%s", text)
+	}
 	for i := range st.Jobs {
 		j := jobOf(&st.Jobs[i], st.At, l.MaxLate)
 		if !chosen[j.Name] {
@@ -87,7 +96,7 @@ func CheckOf(st coordinator.GroupStatus, l CheckLimits) Check {
 		v.MaxLate = max(v.MaxLate, late)
 		v.Lates = append(v.Lates, JobLate{j.Name, late})
 		switch j.State {
-		case OK, Paused, Stopped, New, Expired: // a shard of an expired owner is late, in time
+		case OK, Paused, Retiring, Stopped, New, Expired: // a shard of an expired owner is late, in time
 		case Late:
 			raise(CheckCritical, "%s has been due for %s: %s", j.Name, Span(st.At.Sub(j.Overdue)), j.reason(v.Leader))
 		default:

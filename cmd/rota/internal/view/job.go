@@ -30,6 +30,9 @@ type JobDetail struct {
 	GroupUntil      time.Time   `json:"group_paused_until,omitzero"`
 	Override        []string    `json:"override,omitempty"` // KEY=VALUE, without parameters
 	OverriddenBy    *Act        `json:"overridden_by,omitempty"`
+	RetiredBy       *Act        `json:"retired_by,omitempty"`
+	Deletion        string      `json:"deletion,omitempty"` // of a retired job: what it waits for
+	Unoffered       time.Time   `json:"unoffered_since,omitzero"`
 	Problem         string      `json:"problem,omitempty"`
 	Leader          string      `json:"leader,omitempty"`
 	Term            uint64      `json:"term,omitempty"`
@@ -94,6 +97,10 @@ func JobDetailOf(st coordinator.Status, group coordinator.Intent, next []time.Ti
 	if v.OverriddenBy = actOf(st.Intent.OverriddenBy); v.OverriddenBy != nil {
 		v.Override = describeOverride(st.Intent.Override)
 	}
+	v.Unoffered = st.UnofferedSince
+	if v.RetiredBy = actOf(st.Intent.RetiredBy); v.RetiredBy != nil {
+		v.Deletion = DescribeRetiring(&st)
+	}
 	for _, m := range st.Members {
 		v.Owners = append(v.Owners, Owner{
 			m.Instance, m.Host, m.Alive, m.Draining, m.Offers, m.Unsupported, m.Differs, m.LocalDiffers, m.Revision, orEmpty(m.Shards), runsOf(m.Running),
@@ -143,6 +150,9 @@ func (v JobDetail) Screen(t Times) Screen {
 	}
 	if v.Problem != "" {
 		add("problem", "%s", v.Problem)
+	}
+	if !v.Unoffered.IsZero() && v.RetiredBy == nil {
+		add("remedy", "start a process that registers the job; if it was removed or renamed on purpose: rota retire %s", v.Name)
 	}
 	add("shards", "%s", v.describeShards())
 	for _, o := range v.Owners {
@@ -202,13 +212,17 @@ func (v *JobDetail) describeHold(t Times) (out []string) {
 		}
 		out = append(out, text)
 	}
+	if v.RetiredBy != nil {
+		add("retiring", time.Time{}, v.RetiredBy)
+		add(v.Deletion, time.Time{}, nil)
+	}
 	if v.GroupPaused {
 		add("paused with the group", v.GroupUntil, v.GroupPausedBy)
 	}
 	switch {
 	case v.ScheduleStopped:
 		add("runs by trigger only", v.Until, v.PausedBy)
-	case v.PausedBy != nil || v.Paused && !v.GroupPaused:
+	case v.PausedBy != nil || v.Paused && !v.GroupPaused && v.RetiredBy == nil:
 		add("paused", v.Until, v.PausedBy)
 	}
 	return out

@@ -50,6 +50,8 @@ type Job struct {
 	Problem      string    `json:"problem,omitempty"`
 	LastFailure  *Failure  `json:"last_failure,omitempty"`
 	GroupPaused  bool      `json:"group_paused,omitempty"`
+	RetiredBy    *Act      `json:"retired_by,omitempty"`
+	Unoffered    time.Time `json:"unoffered_since,omitzero"`
 	PausedBy     *Act      `json:"paused_by,omitempty"` // of the job itself, or who stopped its schedule
 	Until        time.Time `json:"paused_until,omitzero"`
 }
@@ -81,6 +83,9 @@ func JobsOf(st coordinator.GroupStatus, f JobsFilter) Jobs {
 		}
 		v.Jobs = append(v.Jobs, j)
 	}
+	if text := describeUnoffered(st.Jobs); text != "" {
+		v.Alerts = append(v.Alerts, Alert{Text: strings.ToUpper(text[:1]) + text[1:] + "."})
+	}
 	for _, key := range st.Unreadable {
 		v.Unreadable = append(v.Unreadable, string(key))
 	}
@@ -95,6 +100,7 @@ func jobOf(j *coordinator.JobSummary, now time.Time, lateAfter time.Duration) Jo
 		Shards: j.Shards, Running: j.Running, Unowned: j.Unowned, Expired: j.Expired, Owners: orEmpty(j.ExpiredOwners), Frozen: j.Frozen, Disabled: j.Disabled,
 		Reruns: j.Reruns, Triggers: j.Triggers, Failing: orEmpty(j.Failing), Counts: Counts(j.Counts), LocalDiffers: orEmpty(j.LocalDiffers), Problem: j.Problem,
 		LastFailure: failureOf(j.LastFailure), GroupPaused: j.GroupPaused, PausedBy: actOf(j.HeldBy), Until: j.Until,
+		RetiredBy: actOf(j.RetiredBy), Unoffered: j.UnofferedSince,
 	}
 }
 
@@ -176,6 +182,8 @@ func (v Jobs) table(t Times) Table {
 // describe returns the state in words, with who paused the job.
 func (j *Job) describe() string {
 	switch {
+	case j.RetiredBy != nil && j.RetiredBy.By != "":
+		return j.Text + " by " + j.RetiredBy.By
 	case !has(j.States, Paused):
 		return j.Text
 	case j.State != Paused: // a graver state does not hide the pause

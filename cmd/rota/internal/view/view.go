@@ -287,20 +287,25 @@ const (
 	Problem = "problem" // the leader reports a problem
 	Failing = "failing" // the latest attempt of shards failed
 	Paused  = "paused"
-	Expired = "expired" // the sessions of shards' owners have expired
-	Stopped = "stopped" // runs by trigger only
-	New     = "new"     // no leader has planned the job
-	OK      = "ok"
+	// Retiring: operators have retired the job. It is in no other state, since it is not to run.
+	Retiring = "retiring"
+	Expired  = "expired" // the sessions of shards' owners have expired
+	Stopped  = "stopped" // runs by trigger only
+	New      = "new"     // no leader has planned the job
+	OK       = "ok"
 )
 
 // JobStates are all states, the gravest first.
-var JobStates = []string{Late, Unowned, Problem, Failing, Paused, Expired, Stopped, New, OK}
+var JobStates = []string{Late, Unowned, Problem, Failing, Paused, Retiring, Expired, Stopped, New, OK}
 
 // LateAfter is the bound of Late on screens.
 const LateAfter = time.Minute
 
 // inState reports whether a job is in one of JobStates but OK.
 func inState(j *coordinator.JobSummary, state string, now time.Time, lateAfter time.Duration) bool {
+	if !j.RetiredBy.At.IsZero() {
+		return state == Retiring
+	}
 	switch state {
 	case Late:
 		return !j.Overdue.IsZero() && now.Sub(j.Overdue) > lateAfter

@@ -1,0 +1,111 @@
+package act
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/complete"
+	"github.com/rota-dev/rota/cmd/rota/internal/look"
+	"github.com/rota-dev/rota/cmd/rota/internal/settings"
+	"github.com/rota-dev/rota/cmd/rota/internal/view"
+	"github.com/rota-dev/rota/coordinator"
+)
+
+func (c *commands) retire() *cobra.Command {
+	var wait bool
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "retire JOB...",
+		Short: "Remove jobs from the fleet: the leader deletes them once no instance offers them",
+		Long: `Retire removes jobs that were deleted or renamed in the program or in the jobs file. No run of them
+begins any more; runs in progress finish. As soon as no live instance offers a job, the leader deletes
+its records as forget does, with pending triggers, re-runs and the saved states of shards. Call it
+before, during or after the deployment without the jobs. Until the deletion, unretire takes it back.
+With --wait, it returns when the jobs are deleted: with exit code 4 if the time is over.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			act := fmt.Sprintf("stop %s, and delete all records of it once no instance offers it", strings.Join(args, ", "))
+			if err := c.s.Confirm(cmd, act); err != nil {
+				return err
+			}
+			var stored *coordinator.Operator
+			err := c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
+				stored = op
+				err := op.Retire(ctx, args...)
+				if err != nil && (len(args) == 1 || !errors.Is(err, coordinator.ErrUnknownJob)) {
+					return err
+				}
+				for _, job := range args {
+					if printErr := c.printRetiring(ctx, cmd, op, job); printErr != nil {
+						return errors.Join(err, printErr)
+					}
+				}
+				return err
+			})
+			if err != nil || !wait {
+				return err
+			}
+			return c.awaitDeletion(cmd, stored, args, timeout)
+		},
+		ValidArgsFunction: complete.Jobs(c.s, 0),
+	}
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the jobs are deleted")
+	cmd.Flags().DurationVar(&timeout, "wait-timeout", time.Hour, "how long to wait")
+	return settings.Limit(cmd, flags...)
+}
+
+// printRetiring prints what the deletion of a retired job waits for. The act is stored, so a failed read is no error.
+func (c *commands) printRetiring(ctx context.Context, cmd *cobra.Command, op *coordinator.Operator, job string) error {
+	st, err := op.Status(ctx, job)
+	if errors.Is(err, coordinator.ErrUnknownJob) {
+		return nil // it is unknown, which Retire has reported, or deleted already
+	}
+	done := view.Done{Verb: "retire", Jobs: []string{job}, Text: "retires " + job}
+	if err == nil {
+		done.Text += ": " + view.DescribeRetiring(&st)
+	}
+	return c.print(cmd, done)
+}
+
+// awaitDeletion waits until jobs are deleted, and prints each.
+func (c *commands) awaitDeletion(cmd *cobra.Command, op *coordinator.Operator, jobs []string, timeout time.Duration) error {
+	end := time.Now().Add(timeout)
+	for _, job := range jobs {
+		err := look.Await(cmd.Context(), op, job, time.Until(end), func(st *coordinator.Status, _ time.Time) (bool, string) {
+			return st.Intent.RetiredBy.At.IsZero(), view.DescribeRetiring(st)
+		})
+		text := "deleted " + job
+		switch {
+		case err == nil:
+			text = job + " is not retiring any more"
+		case !errors.Is(err, coordinator.ErrUnknownJob):
+			return err
+		}
+		if err := c.print(cmd, view.Done{Verb: "retire", Jobs: []string{job}, Text: text}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *commands) unretire() *cobra.Command {
+	return settings.Limit(&cobra.Command{
+		Use:   "unretire JOB...",
+		Short: "Revert retire, unless the jobs are deleted already",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.eachJob(cmd, "unretire", "unretired %s", args, func(ctx context.Context, op *coordinator.Operator, job string) error {
+				if _, err := op.Intent(ctx, job); err != nil { // it is deleted, or misspelt
+					return fmt.Errorf("unretire %q: %w", job, err)
+				}
+				return op.Unretire(ctx, job)
+			})
+		},
+		ValidArgsFunction: complete.Jobs(c.s, 0),
+	}, flags...)
+}
