@@ -1,7 +1,6 @@
 package planning
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/rota-dev/rota/coordinator/internal/batch"
@@ -28,7 +27,7 @@ func (v *View) isRetiring(segment string) bool {
 // findRetired returns the retired jobs whose records can be deleted, sorted: no instance offers them, their plans assign
 // no shard, and no claims of an expired member wait to be added to their plans. Such a plan allows no claim.
 func (r *round) findRetired() (segments []string) {
-	for _, seg := range slices.Sorted(maps.Keys(r.Control)) {
+	for seg := range r.Control {
 		_, unreadable := r.UnreadableInputs[seg]
 		switch p, planned := r.Plans[seg]; {
 		case !r.isRetiring(seg), unreadable, r.UnreadablePlans[seg], r.EditedPlans[seg]:
@@ -38,6 +37,7 @@ func (r *round) findRetired() (segments []string) {
 			segments = append(segments, seg)
 		}
 	}
+	slices.Sort(segments)
 	return segments
 }
 
