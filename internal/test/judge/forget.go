@@ -26,17 +26,17 @@ func (j *jobState) beginLife() {
 	}
 }
 
-// findForgotten returns the segment of the job whose records a commit deletes, "" if it deletes none.
-func (o *Judge) findForgotten(c *Commit) string {
+// findForgotten returns the segments of the jobs whose records a commit deletes. A leader deletes many retired jobs at once.
+func (o *Judge) findForgotten(c *Commit) (segments []string) {
 	for i := range c.Then {
 		if c.Then[i].Kind != registry.OpDelete {
 			continue
 		}
-		if dir, name, ok := o.splitKey(c.Then[i].Key); ok && name != groupSegment && (dir == "jobs" || dir == "plan" || dir == "control") {
-			return name
+		if dir, name, ok := o.splitKey(c.Then[i].Key); ok && name != groupSegment && (dir == "jobs" || dir == "plan" || dir == "control") && !slices.Contains(segments, name) {
+			segments = append(segments, name)
 		}
 	}
-	return ""
+	return segments
 }
 
 // judgeForget judges the deletion of a job's records, with the claims of all its owners.

@@ -234,7 +234,7 @@ func (o *Judge) judgeTxn(c *Commit) {
 			o.addSessionClient(op)
 			continue
 		}
-		if forgotten == name && op.Kind == registry.OpDelete {
+		if op.Kind == registry.OpDelete && slices.Contains(forgotten, name) {
 			continue
 		}
 		switch kind, inc, _ := strings.Cut(dir, "/"); kind {
@@ -272,8 +272,8 @@ func (o *Judge) judgeTxn(c *Commit) {
 			}
 		}
 	}
-	if forgotten != "" {
-		o.judgeForget(c, o.job(forgotten))
+	for _, segment := range forgotten {
+		o.judgeForget(c, o.job(segment))
 	}
 	for _, b := range reaped {
 		o.judgeReap(b)

@@ -121,8 +121,12 @@ func (f *fleet) forget(spec *jobSpec, r request) {
 	if spec.after != nil || spec.followed {
 		return // the fires of a chain would have to begin anew together
 	}
-	f.report.Actions["job forgotten"]++
 	spec.withdrawn, spec.forgotten = true, true
+	if r.back == 0 {
+		f.retire(spec, r)
+		return
+	}
+	f.report.Actions["job forgotten"]++
 	f.addNote("%s is withdrawn", spec.name)
 	for _, s := range f.slots {
 		if p := s.process; p != nil {
@@ -138,6 +142,28 @@ func (f *fleet) forget(spec *jobSpec, r request) {
 	}
 	f.schedule(r.lasts*3/2+r.during, func() error {
 		spec.withdrawn = false
+		f.register(spec)
+		return nil
+	})
+}
+
+// retire retires a job, withdraws it in one process after another, and registers it again, mostly after its deletion.
+func (f *fleet) retire(spec *jobSpec, r request) {
+	f.report.Actions["job retired"]++
+	f.addNote("%s is retired", spec.name)
+	f.callAsync(func(ctx context.Context) { f.operator.Retire(ctx, spec.name) })
+	for i, s := range f.slots {
+		f.schedule(time.Duration(i)*r.during/4, func() error {
+			if p := s.process; p != nil && spec.withdrawn {
+				f.callAsync(func(ctx context.Context) { p.executor.Withdraw(ctx, spec.name) })
+			}
+			return nil
+		})
+	}
+	f.schedule(r.lasts+r.during, func() error {
+		spec.withdrawn = false
+		f.addNote("%s is not to be retired any more", spec.name)
+		f.callAsync(func(ctx context.Context) { f.operator.Unretire(ctx, spec.name) })
 		f.register(spec)
 		return nil
 	})
@@ -161,6 +187,7 @@ func (f *fleet) register(spec *jobSpec) {
 func (f *fleet) registerForgotten() {
 	for _, spec := range f.specs {
 		if spec.forgotten {
+			f.callAsync(func(ctx context.Context) { f.operator.Unretire(ctx, spec.name) })
 			f.register(spec)
 		}
 	}
