@@ -70,7 +70,6 @@ func severalDirectories(t *test) {
 	for _, r := range []registry.Registry{a, t.handleB()} {
 		for _, dir := range dirs {
 			f := t.follow(r, dir)
-			f.next()
 			all = append(all, f)
 		}
 	}
@@ -101,7 +100,6 @@ func outermostDirectories(t *test) {
 		longKey(t.keyBytes()),
 	} {
 		f := t.follow(t.handleB(), key.Dir())
-		f.next()
 		for range 2 {
 			rev := t.create(a, key, "created")
 			f.awaitValue(key, "created")
@@ -116,7 +114,6 @@ func outermostDirectories(t *test) {
 func directoryKeyChanges(t *test) {
 	a := t.handleA()
 	f := t.follow(t.handleB(), "d")
-	f.next()
 	child := t.create(a, "d/k", "0")
 	for i := range 3 {
 		own := t.create(a, "d", "own")
@@ -163,7 +160,6 @@ func (t *test) commitEach(r registry.Registry, dir registry.Key, n int, op func(
 func manyChangesUnread(t *test) {
 	a := t.handleA()
 	f := t.follow(t.handleB(), "d")
-	f.next()
 	revs := t.commitEach(a, "d", manyKeys, func(_ int, key registry.Key) registry.Op { return registry.Create(key, nil) })
 	f.converge(a)
 	require.Len(t, f.has, manyKeys)
@@ -247,10 +243,9 @@ func deletesBoundTheBatch(t *test) {
 	a := t.handleA()
 	s := t.openSession(a)
 	f := t.follow(t.handleB(), "d")
-	f.next()
 	assertAsNewAs := func(rev registry.Rev, what string) {
 		f.converge(a)
-		require.GreaterOrEqual(t, f.rev.Seq, rev.Seq, "the Rev of the batch with %s", what)
+		require.GreaterOrEqual(t, f.last.Rev.Seq, rev.Seq, "the Rev of the batch with %s", what)
 	}
 	for i := range 3 {
 		plain, own := t.create(a, "d/k", ""), t.createOwned(a, "d/~own", s)
@@ -295,7 +290,6 @@ func commitBesideBeginning(t *test) {
 			return nil
 		})
 		f := t.follow(b, key.Dir())
-		f.next()
 		require.NoError(t, <-committed)
 		f.converge(a)
 		require.NoError(t, f.w.Close())
@@ -305,7 +299,6 @@ func commitBesideBeginning(t *test) {
 func writesAndDeletes(t *test) {
 	a := t.handleA()
 	f := t.follow(t.handleB(), "d")
-	f.next()
 	for writes := range 3 {
 		for deletes := range 3 {
 			for _, deletesFirst := range []bool{false, true} {

@@ -496,7 +496,6 @@ func stoppedReader(t *test) {
 	a, b := t.handleA(), t.handleB()
 	s := t.openSession(b)
 	stopped, reads := t.follow(b, "d"), t.follow(b, "d")
-	stopped.next()
 	revs := map[registry.Key]registry.Rev{}
 	rounds := t.repeats(600, 60)
 	round := time.Minute / time.Duration(rounds)

@@ -22,7 +22,7 @@ type follower struct {
 
 	has     map[registry.Key]registry.Entry
 	newest  map[registry.Key]uint64 // latest Seq delivered per key, deleted keys included
-	rev     registry.Rev            // of the last batch
+	last    registry.Batch
 	batches int
 }
 
@@ -30,15 +30,19 @@ type follower struct {
 // hang the suite.
 const maxBatches = 1_000_000
 
-// follow watches dir until the end of the case.
+// follow watches dir until the end of the case. It receives the snapshot before it returns, so that
+// changes made afterwards arrive as deltas: a watcher that is first read later would deliver a
+// snapshot that holds them.
 func (t *test) follow(r registry.Registry, dir registry.Key) *follower {
 	t.Helper()
 	w, err := r.Watch(t.ctx, dir, registry.WatchOptions{})
 	require.NoError(t, err, "watch %q", dir)
-	return t.followWatcher(w, dir)
+	f := t.followWatcher(w, dir)
+	f.next()
+	return f
 }
 
-// followWatcher follows a watch of dir until the end of the case.
+// followWatcher follows a watch of dir until the end of the case, and receives nothing yet.
 func (t *test) followWatcher(w registry.Watcher, dir registry.Key) *follower {
 	t.Cleanup(func() { w.Close() })
 	return &follower{
@@ -142,7 +146,7 @@ func (f *follower) applyBatch(b registry.Batch) {
 	for _, k := range b.Deletes {
 		delete(f.has, k)
 	}
-	f.rev = b.Rev
+	f.last = b
 	f.batches++
 }
 

@@ -47,7 +47,6 @@ var limitCases = []Case{
 func valueLimit(t *test) {
 	a, b := t.handleA(), t.handleB()
 	f := t.follow(b, "")
-	f.next()
 	most := bytes.Repeat([]byte{0xff}, a.Limits().ValueBytes)
 	rev := t.commitOps(a, registry.Create("k", most))
 	require.True(t, bytes.Equal(most, t.getFresh(b, "k").Value))
@@ -123,7 +122,6 @@ func usableAfterTooLarge(t *test) {
 	a := t.handleA()
 	s := t.openSession(a)
 	f := t.follow(a, "d")
-	f.next()
 	huge := make([]byte, 4<<20) // more than servers accept
 	for range 3 {
 		_, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.Create("d/huge", huge)}})
@@ -165,7 +163,6 @@ func manyWatches(t *test) {
 	var all []*follower
 	for i := range t.repeats(500, 100) {
 		f := t.follow(t.handleB(), registry.Key(fmt.Sprintf("d%d", i)))
-		f.next()
 		all = append(all, f)
 	}
 	heal := t.partition("b", Refuse)
@@ -239,7 +236,6 @@ func largeValues(t *test) {
 	a, b := t.handleA(), t.handleB()
 	const n = 40 // 5 MB: more than a message or a buffer may hold
 	f := t.follow(b, "d")
-	f.next()
 	value := func(i int) []byte { return bytes.Repeat([]byte{byte(i)}, registry.PortableLimits.ValueBytes) }
 	for i := range n {
 		t.commitOps(a, registry.Create(registry.Key(fmt.Sprintf("d/k%02d", i)), value(i)))

@@ -31,7 +31,7 @@ var ownedCases = []Case{
 	},
 	{
 		Code: "E05", Name: "Set leaves the owner of an owned key unchanged",
-		Proves: []Promise{SetKeepsTheOwner}, run: setKeepsOwner, Safety: true,
+		Proves: []Promise{SetKeepsTheOwner, WatchFollowsChanges}, run: setKeepsOwner, Safety: true,
 	},
 	{
 		Code: "E06", Name: "a session and all its owned keys end in one commit",

@@ -168,7 +168,6 @@ func monotonicUnderWrites(t *test) {
 func readAfterBatch(t *test) {
 	a, b := t.handleA(), t.handleB()
 	f := t.follow(b, "d")
-	f.next()
 	rev := t.create(a, "d/k", "0")
 	for i := range t.repeats(100, 50) {
 		want := strconv.Itoa(i)
@@ -298,7 +297,6 @@ func freshInEveryHistory(t *test) {
 	}
 	check("of a new handle")
 	f := t.follow(b, "d")
-	f.next()
 	check("beside a watch")
 	f.converge(a)
 	check("beside a watch that has caught up")
@@ -367,7 +365,6 @@ func readElsewhereAfterBatch(t *test) {
 	a, b := t.handleA(), t.handleB()
 	plain := registry.ReadOptions{}
 	f := t.follow(b, "d")
-	f.next()
 	for range t.repeats(20, 10) {
 		s := t.openSession(a)
 		made := t.commitOps(a,

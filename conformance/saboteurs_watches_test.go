@@ -2,7 +2,9 @@ package conformance_test
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -194,18 +196,20 @@ var watchSaboteurs = []saboteur{
 	{
 		conformance.LastStateArrives, "misses deletes made while it was disconnected", "W09",
 		alterBatches(func() func(*registry.Batch) {
-			var last []registry.Entry
+			known := map[registry.Key]registry.Entry{}
 			return func(b *registry.Batch) {
+				for _, e := range b.Puts {
+					known[e.Key] = e
+				}
 				if b.Kind == registry.Delta {
+					for _, key := range b.Deletes {
+						delete(known, key)
+					}
 					return
 				}
-				for _, e := range last {
-					if !slices.ContainsFunc(b.Puts, func(p registry.Entry) bool { return p.Key == e.Key }) {
-						b.Puts = append(b.Puts, e)
-					}
-				}
-				slices.SortFunc(b.Puts, func(x, y registry.Entry) int { return slices.Compare([]byte(x.Key), []byte(y.Key)) })
-				last = slices.Clone(b.Puts)
+				b.Puts = slices.SortedFunc(maps.Values(known), func(x, y registry.Entry) int {
+					return strings.Compare(string(x.Key), string(y.Key))
+				})
 			}
 		}),
 	},

@@ -301,7 +301,6 @@ func lateWrites(t *test) {
 	})
 	t.settle(100 * time.Millisecond)
 	f := t.follow(b, "d")
-	f.next()
 	t.store.Expire(s.ID())
 	release()
 	_, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.CreateOwned("d/~late", nil, s.ID())}})

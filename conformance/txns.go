@@ -283,7 +283,6 @@ func checkOnly(t *test) {
 	rev := t.create(a, "d/k", "v")
 	before := t.listFresh(a, "d")
 	f := t.follow(t.handleB(), "d")
-	f.next()
 	all := []registry.Cond{registry.At("d/k", rev), registry.Absent("d/none"), registry.Alive(s.ID()), registry.Dead("never-was")}
 	t.assertHolds(a, all...)
 	for i := range all {
@@ -302,7 +301,6 @@ func mixedOps(t *test) {
 	s := t.openSession(a)
 	set, del := t.create(a, "d/set", "old"), t.create(a, "d/del", "old")
 	f := t.follow(b, "d")
-	f.next()
 	t.commit(a, registry.Txn{
 		If: []registry.Cond{registry.Alive(s.ID()), registry.Absent("d/none")},
 		Then: []registry.Op{
@@ -531,7 +529,6 @@ func refusalIsSilent(t *test) {
 	rev = t.commitOps(a, registry.Set("d/k", rev, []byte("w")))
 	before := t.listFresh(a, "d")
 	f := t.follow(t.handleB(), "d")
-	f.next()
 	for _, x := range []registry.Txn{
 		{If: []registry.Cond{registry.Absent("d/k")}, Then: []registry.Op{registry.Create("d/new", nil)}},
 		{Then: []registry.Op{registry.Create("d/new", nil), registry.Set("d/k", stale, nil)}},

@@ -100,7 +100,7 @@ var watchCases = []Case{
 func snapshotFirst(t *test) {
 	a, b := t.handleA(), t.handleB()
 	f := t.follow(b, "d")
-	first := f.next()
+	first := f.last
 	require.Equal(t, registry.Snapshot, first.Kind)
 	require.Empty(t, first.Puts)
 
@@ -110,11 +110,18 @@ func snapshotFirst(t *test) {
 	for _, r := range []registry.Registry{a, b} {
 		require.NoError(t, readFreshFirst(t, r, "d"))
 		f := t.follow(r, "d")
-		first := f.next()
+		first := f.last
 		require.Equal(t, registry.Snapshot, first.Kind)
 		require.Len(t, first.Puts, 5)
 		require.True(t, f.equals(t.listFresh(a, "d")), "the snapshot holds every entry: %v", f.values())
 	}
+
+	w, err := b.Watch(t.ctx, "d", registry.WatchOptions{})
+	require.NoError(t, err)
+	t.commitOps(a, registry.Create("d/new", nil), registry.Delete("d/k0", t.getFresh(a, "d/k0").Modified))
+	late := t.followWatcher(w, "d")
+	require.Equal(t, registry.Snapshot, late.next().Kind, "of a reader that begins later")
+	late.converge(a)
 }
 
 // readFreshFirst makes a handle see the writes of others by a fresh read.
@@ -126,7 +133,6 @@ func readFreshFirst(t *test, r registry.Registry, dir registry.Key) error {
 func changesArrive(t *test) {
 	a, b := t.handleA(), t.handleB()
 	f := t.follow(b, "d")
-	f.next()
 	for i := range t.repeats(50, 20) {
 		key := registry.Key(fmt.Sprintf("d/k%d", i%7))
 		rev := t.create(a, key, "created")
@@ -143,7 +149,6 @@ func watchOneLevel(t *test) {
 	a := t.handleA()
 	dir := t.create(a, "d", "the directory's own key")
 	f := t.follow(t.handleB(), "d")
-	f.next()
 	require.Empty(t, f.has)
 	t.create(a, "d/sub/k", "a grandchild")
 	t.create(a, "dd/k", "a neighbour's child")
@@ -163,9 +168,6 @@ func independentWatchers(t *test) {
 		all = append(all, t.follow(a, "d"))
 	}
 	all = append(all, t.follow(t.handleB(), "d"), t.follow(a, "d/sub"))
-	for _, f := range all {
-		f.next()
-	}
 	for i := range 10 {
 		t.create(a, registry.Key(fmt.Sprintf("d/k%d", i)), "")
 		t.create(a, registry.Key(fmt.Sprintf("d/sub/k%d", i)), "")
@@ -183,7 +185,6 @@ func independentWatchers(t *test) {
 func nextContext(t *test) {
 	a := t.handleA()
 	f := t.follow(a, "d")
-	f.next()
 	ctx, cancel := context.WithTimeout(t.ctx, 20*time.Millisecond)
 	defer cancel()
 	_, err := f.receive(ctx)
@@ -199,7 +200,6 @@ func nextContext(t *test) {
 func sleepingReader(t *test) {
 	a := t.handleA()
 	f := t.follow(t.handleB(), "d")
-	f.next()
 	revs := make([]registry.Rev, 10)
 	for i := range t.repeats(30_000, 300) {
 		key := registry.Key(fmt.Sprintf("d/k%d", i%10))
@@ -227,7 +227,6 @@ func (f *follower) changeWhileAway(machine string, change func()) {
 func changedWhileAway(t *test) {
 	a := t.handleA()
 	f := t.follow(t.handleB(), "d")
-	f.next()
 	kept := t.create(a, "d/kept", "0")
 	made := t.create(a, "d/again", "0")
 	f.converge(a)
@@ -282,7 +281,6 @@ func recreatedArrives(t *test) {
 	a := t.handleA()
 	s := t.openSession(a)
 	f := t.follow(t.handleB(), "d")
-	f.next()
 	for range 5 {
 		rev := t.create(a, "d/k", "same")
 		t.createOwned(a, "d/~o", s)
@@ -297,7 +295,7 @@ func recreatedArrives(t *test) {
 func watchNothing(t *test) {
 	a := t.handleA()
 	f := t.follow(t.handleB(), "never/was/there")
-	require.Empty(t, f.next().Puts)
+	require.Empty(t, f.last.Puts)
 	rev := t.create(a, "never/was/there/k", "1")
 	f.awaitValue("never/was/there/k", "1")
 	t.commitOps(a, registry.Delete("never/was/there/k", rev)) // empty again
@@ -310,7 +308,7 @@ func watchNothing(t *test) {
 func watchersLeakNothing(t *test) {
 	a := t.handleA()
 	t.create(a, "d/k", "v")
-	t.follow(a, "d").next() // goroutines of the first watch may stay until the handle closes
+	t.follow(a, "d") // goroutines of the first watch may stay until the handle closes
 	t.settle(100 * time.Millisecond)
 	before := countGoroutines(t)
 	for i := range t.repeats(1000, 200) {
@@ -339,7 +337,6 @@ func eventsArePrompt(t *test) {
 		dir := registry.Key(fmt.Sprintf("d%d", i))
 		rev := t.create(a, dir.Join("k"), "0")
 		f := t.follow(b, dir)
-		f.next()
 		for j := range 3 {
 			value := strconv.Itoa(j + 1)
 			rev = t.commitOps(a, registry.Set(dir.Join("k"), rev, []byte(value)))
@@ -357,12 +354,12 @@ func batchesAreCopies(t *test) {
 	rev := t.create(a, "d/k", "value")
 	t.create(a, "d/k2", "other")
 	f, g := t.follow(a, "d"), t.follow(a, "d")
-	first := f.next()
+	first := f.last
 	_ = append(first.Puts[0].Value, "xyz"...)
 	require.Equal(t, "other", string(first.Puts[1].Value), "after another value of the batch was appended to")
 	clear(first.Puts[0].Value)
 	require.Equal(t, "value", string(t.getFresh(a, "d/k").Value))
-	require.Equal(t, "value", string(g.next().Puts[0].Value), "the batch of another watcher")
+	require.Equal(t, "value", string(g.last.Puts[0].Value), "the batch of another watcher")
 
 	rev = t.commitOps(a, registry.Set("d/k", rev, []byte("second")))
 	second := f.next()
@@ -445,7 +442,6 @@ func churn(ctx context.Context, r registry.Registry, dir registry.Key, seed int)
 func batchForm(t *test) {
 	a := t.handleA()
 	f := t.follow(t.handleB(), "d")
-	f.next()
 	var creates, deletes []registry.Op
 	for _, name := range []string{"m", "b", "z", "a", "Q", "0", "_"} {
 		creates = append(creates, registry.Create(registry.Join("d", name), nil))
@@ -453,7 +449,7 @@ func batchForm(t *test) {
 	for range 3 {
 		made := t.commitOps(a, creates...)
 		f.converge(a) // checks every batch
-		require.GreaterOrEqual(t, f.rev.Seq, made.Seq)
+		require.GreaterOrEqual(t, f.last.Rev.Seq, made.Seq)
 		deletes = nil
 		for _, op := range creates {
 			deletes = append(deletes, registry.Delete(op.Key, made))
@@ -477,8 +473,7 @@ func beginUnderWrites(t *test) {
 		l, err := b.List(t.ctx, "d", fresh)
 		require.NoError(t, err)
 		f := t.follow(b, "d")
-		first := f.next()
-		require.GreaterOrEqual(t, first.Rev.Seq, l.Rev.Seq, "the snapshot is older than an earlier read")
+		require.GreaterOrEqual(t, f.last.Rev.Seq, l.Rev.Seq, "the snapshot is older than an earlier read")
 		all = append(all, f)
 		t.sleep(3 * time.Millisecond)
 	}
@@ -514,8 +509,7 @@ func watchContext(t *test) {
 	}
 	_, err = w.Next(t.ctx)
 	require.Error(t, err, "the watcher has ended for good")
-	other := t.follow(a, "d")
-	other.next() // other watchers continue
+	t.follow(a, "d") // other watchers can begin
 }
 
 func watcherClose(t *test) {
@@ -547,7 +541,6 @@ func watcherClose(t *test) {
 func wideCommit(t *test) {
 	a := t.handleA()
 	f := t.follow(t.handleB(), "d")
-	f.next()
 	n := registry.PortableLimits.TxnItems
 	creates := make([]registry.Op, n)
 	for i := range creates {

@@ -108,6 +108,7 @@ func wasCommitted(e registry.Entry, attempts map[registry.TxnID]attempt) error {
 func (t *test) followWithNaps(machine string, dir registry.Key, random *rand.Rand) *watchReader {
 	t.Helper()
 	r := &watchReader{follower: t.follow(t.handle(machine), dir)}
+	r.delivered = append(r.delivered, r.last.Puts...)
 	r.stop = t.spawn(func(ctx context.Context) error {
 		for {
 			b, err := r.receive(ctx)
