@@ -30,7 +30,8 @@ type Backend struct {
 	// handle at this directory instead of the handle itself: a prefixed registry keeps the
 	// whole contract, with less room in keys and transactions.
 	Below registry.Key
-	// Seed is the seed of the first recorded history; Seeds is how many histories case C06
+	// Seed is the seed of the first recorded history, and of the sizes and durations that cases
+	// draw between their boundary values; Seeds is how many histories case C06
 	// records. Zero means 1, and a small number.
 	Seed  uint64
 	Seeds int

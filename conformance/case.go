@@ -28,7 +28,7 @@ func Cases() []Case {
 		{"Transactions", slices.Concat(txnCases, txnFormCases)},
 		{"Reads", readCases},
 		{"Watches", slices.Concat(watchCases, deliveryCases)},
-		{"Sessions", slices.Concat(sessionCases, suspendedCases)},
+		{"Sessions", slices.Concat(sessionCases, suspendedCases, lifetimeCases)},
 		{"Owned keys", slices.Concat(ownedCases, sessionEndCases)},
 		{"Locks", lockCases},
 		{"Limits", limitCases},

@@ -61,6 +61,10 @@ var deliveryCases = []Case{
 		Code: "W34", Name: "a watch begun while disconnected fails, or begins when the connection is back",
 		Proves: []Promise{UnreachableIsErrUnavailable, SnapshotFirst, LastStateArrives}, Needs: []string{Partition}, run: beginWhileAway,
 	},
+	{
+		Code: "W35", Name: "a commit beside the beginning of a watch is delivered when answers are late",
+		Proves: []Promise{SnapshotFirst, LastStateArrives}, Needs: []string{Delay}, run: commitBesideLateBeginning, Safety: true,
+	},
 }
 
 func severalDirectories(t *test) {
@@ -266,12 +270,21 @@ func deletesBoundTheBatch(t *test) {
 	assertAsNewAs(plain, "a delete made while the watcher was disconnected")
 }
 
-// commitBesideBeginning commits once, at some moment of the beginning of a watch. Nothing
-// follows that could make the watcher read the directory again.
 func commitBesideBeginning(t *test) {
+	t.commitBesideBeginnings(t.repeats(120, 60), 4*time.Millisecond)
+}
+
+func commitBesideLateBeginning(t *test) {
+	const late = 3 * time.Millisecond
+	t.handleB()
+	t.Cleanup(t.store.Delay("b", late))
+	t.commitBesideBeginnings(t.repeats(120, 40), 4*late)
+}
+
+// commitBesideBeginnings commits once at some moment of the beginning of a watch, n times. The moments
+// are spread over a duration. Nothing follows that could make the watcher read the directory again.
+func (t *test) commitBesideBeginnings(n int, spread time.Duration) {
 	a, b := t.handleA(), t.handleB()
-	const spread = 4 * time.Millisecond
-	n := t.repeats(120, 60)
 	for i := range n {
 		key := registry.Key(fmt.Sprintf("d%03d/k", i))
 		op := registry.Create(key, []byte("new"))

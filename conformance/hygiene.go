@@ -39,7 +39,7 @@ var hygieneCases = []Case{
 	},
 	{
 		Code: "H06", Name: "Close of a disconnected handle returns when its context ends",
-		Proves: []Promise{CloseReturnsByItsContext, CloseEndsGoroutines}, Needs: []string{Partition}, run: closeWhileUnreachable,
+		Proves: []Promise{CloseReturnsByItsContext, CloseEndsGoroutines, CallsEndWithTheirContext}, Needs: []string{Partition}, run: closeWhileUnreachable,
 	},
 	{
 		Code: "H07", Name: "handles are independent of each other",
@@ -48,6 +48,10 @@ var hygieneCases = []Case{
 	{
 		Code: "H08", Name: "a session or watch whose opening overlaps Close ends with the handle",
 		Proves: []Promise{CloseClosesSessions, CloseEndsPendingCalls, OutcomesAreTrue}, run: openedDuringClose, Safety: true,
+	},
+	{
+		Code: "H09", Name: "Close closes sessions that have ended for their owner and live at the store",
+		Proves: []Promise{CloseClosesSessions, SessionCloseIsFinal}, Needs: []string{Partition, Starve}, run: closeEndsEverySession,
 	},
 }
 
@@ -235,34 +239,51 @@ func closeWakes(t *test) {
 }
 
 func closeEndsSessions(t *test) {
-	r := t.connect("a")
-	s1, s2 := t.openSession(r), t.openSession(r)
-	t.createOwned(r, "~1", s1)
-	t.createOwned(r, "~2", s2)
-	require.NoError(t, r.Close(t.ctx))
-	t.assertAbsent(t.handleB(), "~1", "~2")
-	t.assertHolds(t.handleB(), registry.Dead(s1.ID()), registry.Dead(s2.ID()))
-	for _, s := range []registry.Session{s1, s2} {
-		require.NoError(t, inState(s, registry.SessionClosed))
-		require.ErrorIs(t, s.Err(), registry.ErrClosed)
-		t.awaitClosed(s.Lost(), 0, "Lost is closed")
-		require.NoError(t, s.Close(t.ctx))
+	for _, n := range draw(t, "sessions of a handle", inBubbleOr(t, []int{2, 65, 257}, []int{2, 65})...) {
+		r := t.connect("a")
+		all := make([]registry.Session, n)
+		for i := range all {
+			all[i] = t.openSession(r)
+			t.createOwned(r, registry.Key(fmt.Sprintf("d/~%04d", i)), all[i])
+		}
+		require.NoError(t, r.Close(t.within(t.ttl+slack)))
+		require.Empty(t, t.listFresh(t.handleB(), "d"), "keys of %d sessions of a closed handle", n)
+		for _, s := range all {
+			t.assertHolds(t.handleB(), registry.Dead(s.ID()))
+			require.NoError(t, inState(s, registry.SessionClosed))
+			require.ErrorIs(t, s.Err(), registry.ErrClosed)
+			t.awaitClosed(s.Lost(), 0, "Lost is closed")
+			require.NoError(t, s.Close(t.ctx))
+		}
 	}
 }
 
 func closeWhileUnreachable(t *test) {
+	b := t.handleB()
+	t.listFresh(b, "")
 	t.settle(100 * time.Millisecond)
 	before := goroutines(t)
-	r := t.connect("a")
-	s := t.openSession(r)
-	t.createOwned(r, "~k", s)
-	t.partition("a", Blackhole)
-	start := time.Now()
-	require.Error(t, r.Close(t.within(200*time.Millisecond)), "the session may live")
-	require.Less(t, time.Since(start), t.withSlack(200*time.Millisecond), "Close outlasted its context")
-	t.assertNoGoroutineLeft(before)
-	require.NoError(t, inState(s, registry.SessionClosed))
-	t.eventually(s.TTL(), "the session expires", func() error { return t.checkAbsent(t.handleB(), "~k") })
+	var left []registry.Key
+	const short = 200 * time.Millisecond
+	for i, form := range contextForms {
+		machine, key := fmt.Sprintf("a%d", i), registry.Key(fmt.Sprintf("~%d", i))
+		r := t.connect(machine)
+		s := t.openSession(r)
+		t.createOwned(r, key, s)
+		t.partition(machine, Blackhole)
+		start := time.Now()
+		ctx, cause := form.begin(t, short)
+		err := r.Close(ctx)
+		require.ErrorIs(t, err, cause, "the session may live, and the context ended by %s", form.name)
+		require.NoError(t, checkUnavailable(err))
+		require.Less(t, time.Since(start), t.withSlack(short), "Close outlasted its context")
+		t.assertNoGoroutineLeft(before)
+		require.NoError(t, inState(s, registry.SessionClosed))
+		left = append(left, key)
+	}
+	for _, key := range left {
+		t.eventually(t.ttl, "the session expires", func() error { return t.checkAbsent(b, key) })
+	}
 }
 
 func independentHandles(t *test) {

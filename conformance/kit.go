@@ -209,6 +209,10 @@ func (t *test) awaitClosed(ch <-chan struct{}, d time.Duration, what string) {
 // the machine delayed the process by less than tolerable meanwhile.
 func (t *test) unlessSlow(tolerable time.Duration, observe func() error) {
 	t.Helper()
+	if t.bubble { // never is
+		require.NoError(t, observe())
+		return
+	}
 	const attempts = 3
 	for range attempts {
 		late := t.measureLateness()

@@ -42,6 +42,10 @@ var limitCases = []Case{
 		Code: "Z09", Name: "a directory of large values lists and is delivered completely",
 		Proves: []Promise{ListIsComplete, SnapshotFirst, GetReturnsTheEntry}, run: largeValues,
 	},
+	{
+		Code: "Z10", Name: "a large value is set, replaced, owned, watched and deleted like a small one",
+		Proves: []Promise{GetReturnsTheEntry, ListHoldsValuesOnly, LastStateArrives, SetKeepsTheOwner, SessionEndsAtOneCommit, BufferReceivesTheValue}, run: largeInEveryOp,
+	},
 }
 
 func valueLimit(t *test) {
@@ -247,4 +251,55 @@ func largeValues(t *test) {
 	}
 	f.converge(a)
 	t.follow(b, "d").converge(a)
+}
+
+// largeInEveryOp makes every kind of change with a value of each size, and compares all readers after
+// each.
+func largeInEveryOp(t *test) {
+	a, b := t.handleA(), t.handleB()
+	f, g := t.follow(a, "d"), t.follow(b, "d")
+	for _, n := range draw(t, "bytes of a value", 1<<16-1, 1<<16, 1<<16+1, 100<<10, registry.PortableLimits.ValueBytes) {
+		one, two := bytes.Repeat([]byte("1"), n), bytes.Repeat([]byte("2"), n)
+		want := map[registry.Key][]byte{}
+		check := func(after string) {
+			t.Helper()
+			for _, r := range []registry.Registry{a, b} {
+				entries := t.listFresh(r, "d")
+				require.Len(t, entries, len(want), "entries after %s of %d bytes", after, n)
+				for _, e := range entries {
+					require.True(t, bytes.Equal(want[e.Key], e.Value), "the value of %s after %s of %d bytes", e.Key, after, n)
+					read, err := r.Get(t.ctx, e.Key, registry.ReadOptions{Fresh: true, Buffer: make([]byte, n)})
+					require.NoError(t, err)
+					require.True(t, sameEntry(e, read), "%s by Get after %s of %d bytes", e.Key, after, n)
+				}
+			}
+			f.converge(b)
+			g.converge(a)
+		}
+		s := t.openSession(a)
+		rev := t.commitOps(a, registry.Create("d/k", nil))
+		own := t.commitOps(a, registry.CreateOwned("d/~k", one, s.ID()))
+		want["d/k"], want["d/~k"] = nil, one
+		check("a CreateOwned")
+		rev = t.commitOps(a, registry.Set("d/k", rev, one))
+		own = t.commitOps(a, registry.Set("d/~k", own, two))
+		want["d/k"], want["d/~k"] = one, two
+		check("a Set")
+		rev = t.commitOps(b, registry.Set("d/k", rev, two), registry.Set("d/~k", own, nil))
+		want["d/k"], want["d/~k"] = two, nil
+		check("a Set by another handle")
+		rev = t.commitOps(a, registry.Delete("d/k", rev), registry.Set("d/~k", rev, one))
+		delete(want, "d/k")
+		want["d/~k"] = one
+		check("a Delete")
+		again := t.commitOps(a, registry.Create("d/k", one))
+		want["d/k"] = one
+		check("a Create again")
+		t.commitOps(b, registry.Delete("d/k", again), registry.Delete("d/~k", rev))
+		clear(want)
+		check("a Delete by another handle")
+		t.commitOps(a, registry.CreateOwned("d/~k", one, s.ID()))
+		require.NoError(t, s.Close(t.ctx))
+		check("the end of the session with a key")
+	}
 }

@@ -49,6 +49,10 @@ var ownedCases = []Case{
 		Code: "E09", Name: "watchers observe the end of owned keys",
 		Proves: []Promise{LastStateArrives}, Needs: []string{Expire}, run: watchedEnd, Safety: true,
 	},
+	{
+		Code: "E15", Name: "a suspended session can create owned keys",
+		Proves: []Promise{CreateOwnedNeedsLiveSession, SuspendedComesBack}, Needs: []string{Starve}, run: suspendedCreatesOwned,
+	},
 }
 
 func goneOnExpiry(t *test) {

@@ -57,6 +57,14 @@ var readCases = []Case{
 		Code: "R12", Name: "a plain read after a batch is at least as new, in every directory and after deletes",
 		Proves: []Promise{ReadsCatchUpWithBatches, AbsentIsErrNotFound}, run: readElsewhereAfterBatch,
 	},
+	{
+		Code: "R13", Name: "plain reads of owned keys never go back over the end of their session",
+		Proves: []Promise{PlainReadsNeverGoBack}, run: monotonicOverSessionEnd,
+	},
+	{
+		Code: "R14", Name: "plain reads at a member that is behind keep every promise",
+		Proves: []Promise{PlainReadsNeverGoBack, ReadYourWrites, ReadsCatchUpWithBatches}, Needs: []string{Lag}, run: readsOfLaggingMember,
+	},
 }
 
 func readYourWrites(t *test) {
@@ -183,7 +191,7 @@ func readAfterBatch(t *test) {
 	t.commitOps(a, registry.Delete("d/k", rev))
 	f.followUntil("the key is gone", func() bool { return len(f.has) == 0 })
 	_, err := b.Get(t.ctx, "d/k", registry.ReadOptions{})
-	require.ErrorIs(t, err, registry.ErrNotFound)
+	require.ErrorIs(t, err, registry.ErrNotFound, "after a batch with the delete")
 }
 
 func absentKey(t *test) {
@@ -395,5 +403,60 @@ func readElsewhereAfterBatch(t *test) {
 			_, err := b.Get(t.ctx, key, plain)
 			require.ErrorIs(t, err, registry.ErrNotFound, "get %s after a batch with the end of its session", key)
 		}
+	}
+}
+
+// monotonicOverSessionEnd reads owned keys until one read shows the end of their session, and then all
+// of them in other ways.
+func monotonicOverSessionEnd(t *test) {
+	a, b := t.handleA(), t.handleB()
+	plain := registry.ReadOptions{}
+	keys := []registry.Key{"d/~k", "e/~k"}
+	get := func(key registry.Key) error {
+		_, err := b.Get(t.ctx, key, plain)
+		if err == nil {
+			return fmt.Errorf("%s still exists", key)
+		}
+		require.ErrorIs(t, err, registry.ErrNotFound)
+		return nil
+	}
+	list := func(key registry.Key) error {
+		l, err := b.List(t.ctx, key.Dir(), plain)
+		require.NoError(t, err)
+		if len(l.Entries) > 0 {
+			return fmt.Errorf("%s is still listed", key)
+		}
+		return nil
+	}
+	reads := []struct {
+		name string
+		of   func(registry.Key) error
+	}{{"List", list}, {"Get", get}}
+	for i := range t.repeats(24, 8) {
+		s := t.openSession(a)
+		t.commitOps(a, registry.CreateOwned(keys[0], nil, s.ID()), registry.CreateOwned(keys[1], nil, s.ID()))
+		for _, key := range keys {
+			t.getFresh(b, key)
+		}
+		require.NoError(t, s.Close(t.ctx))
+		first, key := reads[i%2], keys[i/2%2]
+		t.eventually(s.TTL(), "a plain read shows the end of the session", func() error { return first.of(key) })
+		for _, then := range reads {
+			for _, k := range keys {
+				require.NoError(t, then.of(k), "a plain %s of %s after a %s without it", then.name, k, first.name)
+			}
+		}
+	}
+}
+
+// readsOfLaggingMember repeats cases of plain reads on machines whose member is behind.
+func readsOfLaggingMember(t *test) {
+	t.handleA()
+	t.handleB()
+	for _, machine := range []string{"a", "b"} {
+		t.injectFault(t.store.Lag, machine)
+	}
+	for _, run := range []func(*test){readYourWrites, readAfterBatch, readElsewhereAfterBatch, monotonicUnderWrites} {
+		run(t)
 	}
 }

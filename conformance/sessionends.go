@@ -55,7 +55,7 @@ var sessionEndCases = []Case{
 		Proves: []Promise{SessionEndsAtOneCommit, DeadOnceEnded}, Needs: []string{Starve}, run: goneAtOnceOnExpiry, Safety: true,
 	},
 	{
-		Code: "E13", Name: "a session and hundreds of owned keys end in one commit",
+		Code: "E13", Name: "a session and more than a thousand owned keys end in one commit",
 		Proves: []Promise{SessionEndsAtOneCommit, CloseRemovesOwnedKeys}, Needs: []string{Expire}, run: manyGoneAtOnce, Safety: true,
 	},
 	{
@@ -307,23 +307,27 @@ func manyGoneAtOnce(t *test) {
 	const perTxn = 50
 	dirs := []registry.Key{"d", "e"}
 	followers := []*follower{t.follow(b, dirs[0]), t.follow(b, dirs[1])}
-	for _, end := range []func(registry.Session){
-		func(s registry.Session) { require.NoError(t, s.Close(t.within(t.ttl))) },
+	ends := []func(registry.Session){
+		func(s registry.Session) { require.NoError(t, s.Close(t.within(t.ttl+slack))) },
 		func(s registry.Session) { t.store.Expire(s.ID()) },
-	} {
-		s := t.openSession(a)
-		var conds []registry.Cond // of the first and the last key of each commit
-		for start := 0; start < manyKeys; start += perTxn {
-			ops := make([]registry.Op, perTxn)
+	}
+	for which, n := range draw(t, "owned keys of a session", 1_500, manyKeys, 1_026) {
+		end := ends[which%2]
+		s := t.longSession(a)
+		var conds []registry.Cond // of the first and the last key of some commits
+		for start := 0; start < n; start += perTxn {
+			ops := make([]registry.Op, min(perTxn, n-start))
 			for i := range ops {
-				ops[i] = registry.CreateOwned(dirs[i%2].Join(fmt.Sprintf("~%03d", start+i)), nil, s.ID())
+				ops[i] = registry.CreateOwned(dirs[i%2].Join(fmt.Sprintf("~%04d", start+i)), nil, s.ID())
 			}
 			rev := t.commitOps(a, ops...)
-			conds = append(conds, registry.At(ops[0].Key, rev), registry.At(ops[perTxn-1].Key, rev))
+			if start%(4*perTxn) == 0 || start+perTxn >= n {
+				conds = append(conds, registry.At(ops[0].Key, rev), registry.At(ops[len(ops)-1].Key, rev))
+			}
 		}
-		for _, f := range followers {
+		for i, f := range followers {
 			f.converge(b)
-			require.Len(t, f.has, manyKeys/2)
+			require.Len(t, f.has, (n+1-i)/2)
 		}
 		first := conds[0]
 		impossible := [][]registry.Cond{
@@ -336,6 +340,7 @@ func manyGoneAtOnce(t *test) {
 				[]registry.Cond{first, registry.Absent(other.Key)})
 		}
 		t.assertNeverHold(b, impossible, func() { end(s) })
+		t.awaitClosed(s.Lost(), s.TTL(), "Lost is closed")
 		for _, f := range followers {
 			require.Empty(t, t.listFresh(b, f.dir))
 			f.converge(b)

@@ -105,9 +105,10 @@ func uniqueIDs(t *test) {
 
 func grantedTTL(t *test) {
 	a := t.handleA()
-	for _, ask := range []time.Duration{0, t.ttl, t.ttl + 1500*time.Millisecond, 2 * t.ttl, time.Minute} {
+	asks := draw(t, "TTLs", t.ttl, t.ttl+900*time.Millisecond, t.ttl+1500*time.Millisecond, 2*t.ttl, time.Minute, time.Hour, 24*time.Hour)
+	for _, ask := range append(asks, 0) {
 		s, err := a.OpenSession(t.ctx, registry.SessionOptions{TTL: ask})
-		if err != nil && ask == time.Minute {
+		if err != nil && ask >= time.Minute {
 			continue // a store may refuse a long TTL, but not shorten it
 		}
 		require.NoError(t, err, "ask for %v", ask)
@@ -122,11 +123,16 @@ func grantedTTL(t *test) {
 }
 
 func idleSession(t *test) {
+	lives := 2 * t.ttl
+	if t.bubble { // a day is ten thousand renewals and more
+		lives = min(24*time.Hour, 10_000*t.ttl)
+		t.allow(lives)
+	}
 	t.unlessSlow(t.ttl/20, func() error {
 		s := t.openSession(t.handleA())
 		key := registry.Key("~" + string(s.ID()))
 		rev := t.createOwned(t.handleA(), key, s)
-		if err := errors.Join(t.observeLife(s, time.Duration(t.repeats(5, 2))*s.TTL()), inState(s, registry.SessionConnected), s.Err()); err != nil {
+		if err := errors.Join(t.observeLife(s, lives), inState(s, registry.SessionConnected), s.Err()); err != nil {
 			return err
 		}
 		t.assertHolds(t.handleB(), registry.Alive(s.ID()), registry.At(key, rev))
@@ -140,6 +146,7 @@ func restartedStore(t *test) {
 	s := t.longSession(a)
 	rev := t.createOwned(a, "d/~o", s)
 	before := t.create(a, "d/k", "before")
+	last := t.commitOps(a, registry.Delete("d/gone", t.create(a, "d/gone", ""))) // no key has this Seq
 	f.converge(a)
 	t.store.Restart()
 	t.eventually(s.TTL(), "writes work again", func() error {
@@ -150,7 +157,7 @@ func restartedStore(t *test) {
 		return err
 	})
 	after := t.commitOps(a, registry.Set("d/k", before, []byte("after")))
-	require.Greater(t, after.Seq, rev.Seq, "Seq grows across the restart")
+	require.Greater(t, after.Seq, last.Seq, "Seq grows across the restart")
 	t.eventually(s.TTL(), "the session is connected again", func() error { return inState(s, registry.SessionConnected) })
 	t.assertHolds(a, registry.Alive(s.ID()), registry.At("d/~o", rev))
 	f.converge(a)
@@ -445,21 +452,34 @@ func safeUntil(t *test) {
 
 func outlivesContext(t *test) {
 	a := t.handleA()
-	ctx, cancel := context.WithCancel(t.ctx)
-	s, err := a.OpenSession(ctx, registry.SessionOptions{TTL: t.ttl})
-	require.NoError(t, err)
-	rev := t.createOwned(a, "~k", s)
-	cancel()
-	t.sleep(s.TTL() + s.TTL()/2)
-	require.NoError(t, inState(s, registry.SessionConnected))
-	t.assertHolds(t.handleB(), registry.Alive(s.ID()), registry.At("~k", rev))
+	all := make([]registry.Session, len(contextForms))
+	t.unlessSlow(t.ttl/20, func() error {
+		for i, form := range contextForms {
+			ctx, _ := form.begin(t, t.ttl/2)
+			var err error
+			all[i], err = a.OpenSession(ctx, registry.SessionOptions{TTL: t.ttl})
+			require.NoError(t, err)
+			t.createOwned(a, registry.Key("~"+string(all[i].ID())), all[i])
+		}
+		t.sleep(2 * t.ttl)
+		for i, s := range all {
+			if err := inState(s, registry.SessionConnected); err != nil {
+				return fmt.Errorf("the context of OpenSession ended by %s: %w", contextForms[i].name, err)
+			}
+		}
+		return nil
+	})
+	for _, s := range all {
+		t.assertHolds(t.handleB(), registry.Alive(s.ID()))
+		require.Equal(t, s.ID(), t.getFresh(t.handleB(), registry.Key("~"+string(s.ID()))).Owner)
+	}
 }
 
 func changedIsClosed(t *test) {
 	s := t.openSession(t.handleA())
 	var seen []registry.SessionState
 	stop := t.spawn(func(ctx context.Context) error {
-		for range 20 { // bounded: there are four changes
+		for range 50 { // bounded: there are fewer changes
 			changed := s.Changed()
 			st := stateOf(s)
 			seen = append(seen, st)
@@ -472,18 +492,20 @@ func changedIsClosed(t *test) {
 		return errors.New("the channel of Changed is closed without a change")
 	})
 	t.settle(50 * time.Millisecond)
-	heal := t.partition("a", Refuse)
-	t.eventually(s.TTL(), "the session is suspended", func() error { return inState(s, registry.SessionSuspended) })
-	t.settle(50 * time.Millisecond)
-	heal()
-	t.eventually(s.TTL(), "the session is connected again", func() error { return inState(s, registry.SessionConnected) })
-	t.settle(50 * time.Millisecond)
+	want := []registry.SessionState{registry.SessionConnected}
+	for range t.repeats(10, 3) {
+		heal := t.partition("a", Refuse)
+		t.eventually(s.TTL(), "the session is suspended", func() error { return inState(s, registry.SessionSuspended) })
+		t.settle(50 * time.Millisecond)
+		heal()
+		t.eventually(s.TTL(), "the session is connected again", func() error { return inState(s, registry.SessionConnected) })
+		t.settle(50 * time.Millisecond)
+		want = append(want, registry.SessionSuspended, registry.SessionConnected)
+	}
 	require.NoError(t, s.Close(t.ctx))
 	t.settle(50 * time.Millisecond)
 	stop()
-	require.Equal(t, []registry.SessionState{
-		registry.SessionConnected, registry.SessionSuspended, registry.SessionConnected, registry.SessionClosed,
-	}, slices.Compact(seen), "the sequence of states, without repetitions")
+	require.Equal(t, append(want, registry.SessionClosed), slices.Compact(seen), "the sequence of states, without repetitions")
 }
 
 func silenceSuspends(t *test) {

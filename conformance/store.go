@@ -64,6 +64,10 @@ type Store struct {
 	// Isolate cuts the member that a machine is connected to off from its peers until heal.
 	// The machine can still reach that member, and may switch to another.
 	Isolate func(machine string) (heal func())
+	// Lag makes the member that a machine is connected to fall behind its peers until catchUp: plain
+	// reads of the machine return the state that the member had, or the latest one that the machine
+	// has observed, by a batch, a fresh read or a commit of its own. All calls succeed.
+	Lag func(machine string) (catchUp func())
 	// HalfOpen makes the member that a machine tries first accept connections without ever
 	// answering, until heal. The other members are healthy.
 	HalfOpen func(machine string) (heal func())
@@ -131,6 +135,7 @@ const (
 	Starve         = "Starve"
 	StepClock      = "StepClock"
 	Isolate        = "Isolate"
+	Lag            = "Lag"
 	HalfOpen       = "HalfOpen"
 	KillLeader     = "KillLeader"
 	PauseLeader    = "PauseLeader"
@@ -142,7 +147,7 @@ const (
 )
 
 // memberControls are the fault controls that require several members.
-var memberControls = []string{Isolate, HalfOpen, KillLeader, PauseLeader, RollingRestart, Replace}
+var memberControls = []string{Isolate, Lag, HalfOpen, KillLeader, PauseLeader, RollingRestart, Replace}
 
 // quorum is the smallest number of members of which one may fail.
 const quorum = 3
@@ -162,6 +167,7 @@ func (s *Store) faultControls() map[string]bool {
 		Starve:         s.Starve != nil,
 		StepClock:      s.StepClock != nil,
 		Isolate:        s.Isolate != nil,
+		Lag:            s.Lag != nil,
 		HalfOpen:       s.HalfOpen != nil,
 		KillLeader:     s.KillLeader != nil,
 		PauseLeader:    s.PauseLeader != nil,

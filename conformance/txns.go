@@ -544,24 +544,24 @@ func refusalIsSilent(t *test) {
 
 func endedContext(t *test) {
 	a := t.handleA()
-	ctx, cancel := context.WithCancelCause(t.ctx)
-	cause := errors.New("the caller has ended")
-	cancel(cause)
-	_, err := a.Txn(ctx, registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
-	require.ErrorIs(t, err, registry.ErrNotApplied, "the context ended before the call")
-	require.ErrorIs(t, err, cause, "Txn")
-	t.assertAbsent(a, "k")
-	for name, call := range map[string]func() error{
-		"Get":  func() error { _, err := a.Get(ctx, "k", fresh); return err },
-		"List": func() error { _, err := a.List(ctx, "", fresh); return err },
-		"OpenSession": func() error {
-			_, err := a.OpenSession(ctx, registry.SessionOptions{TTL: t.ttl})
-			return err
-		},
-		"Watch": func() error { _, err := a.Watch(ctx, "", registry.WatchOptions{}); return err },
-	} {
-		err := call()
-		require.ErrorIs(t, err, cause, name)
-		require.ErrorIs(t, err, registry.ErrUnavailable, name)
+	for _, form := range contextForms {
+		ctx, cause := form.begin(t, 0)
+		_, err := a.Txn(ctx, registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
+		require.ErrorIs(t, err, registry.ErrNotApplied, "the context ended before the call")
+		require.ErrorIs(t, err, cause, "Txn, whose context ended by %s", form.name)
+		t.assertAbsent(a, "k")
+		for name, call := range map[string]func() error{
+			"Get":  func() error { _, err := a.Get(ctx, "k", fresh); return err },
+			"List": func() error { _, err := a.List(ctx, "", fresh); return err },
+			"OpenSession": func() error {
+				_, err := a.OpenSession(ctx, registry.SessionOptions{TTL: t.ttl})
+				return err
+			},
+			"Watch": func() error { _, err := a.Watch(ctx, "", registry.WatchOptions{}); return err },
+		} {
+			err := call()
+			require.ErrorIs(t, err, cause, "%s, whose context ended by %s", name, form.name)
+			require.ErrorIs(t, err, registry.ErrUnavailable, name)
+		}
 	}
 }

@@ -53,7 +53,7 @@ var watchCases = []Case{
 	},
 	{
 		Code: "W10", Name: "a re-created key is delivered with its new Created",
-		Proves: []Promise{WatchedEntriesAreComplete, CreatedChangesOnRecreation, OnlyOwnedKeysHaveOwners, EntryNamesItsTxn}, run: recreatedArrives,
+		Proves: []Promise{WatchedEntriesAreComplete, CreatedChangesOnRecreation, OnlyOwnedKeysHaveOwners, EntryNamesItsTxn, LastStateArrives}, run: recreatedArrives,
 	},
 	{
 		Code: "W13", Name: "a directory that never existed can be watched",
@@ -163,38 +163,41 @@ func watchOneLevel(t *test) {
 
 func independentWatchers(t *test) {
 	a := t.handleA()
-	var all []*follower
-	for range 5 {
-		all = append(all, t.follow(a, "d"))
-	}
-	all = append(all, t.follow(t.handleB(), "d"), t.follow(a, "d/sub"))
-	for i := range 10 {
-		t.create(a, registry.Key(fmt.Sprintf("d/k%d", i)), "")
-		t.create(a, registry.Key(fmt.Sprintf("d/sub/k%d", i)), "")
-		if i == 5 { // one closes, and the rest continue
-			require.NoError(t, all[0].w.Close())
-			all = all[1:]
+	for n, watchers := range draw(t, "watchers of a directory", inBubbleOr(t, []int{5, 65, 257}, []int{5, 65})...) {
+		dir := registry.Key(fmt.Sprintf("d%d", n))
+		var all []*follower
+		for range watchers {
+			all = append(all, t.follow(a, dir))
 		}
-	}
-	for _, f := range all {
-		f.converge(a)
-		require.Len(t, f.has, 10)
+		all = append(all, t.follow(t.handleB(), dir), t.follow(a, dir+"/sub"))
+		for i := range 10 {
+			t.create(a, dir.Join(fmt.Sprintf("k%d", i)), "")
+			t.create(a, dir.Join(fmt.Sprintf("sub/k%d", i)), "")
+			if i == 5 { // one closes, and the rest continue
+				require.NoError(t, all[0].w.Close())
+				all = all[1:]
+			}
+		}
+		for _, f := range all {
+			f.converge(a)
+			require.Len(t, f.has, 10)
+		}
 	}
 }
 
 func nextContext(t *test) {
 	a := t.handleA()
 	f := t.follow(a, "d")
-	ctx, cancel := context.WithTimeout(t.ctx, 20*time.Millisecond)
-	defer cancel()
-	_, err := f.receive(ctx)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	ended, cancel := context.WithCancel(t.ctx)
-	cancel()
-	_, err = f.receive(ended)
-	require.ErrorIs(t, err, context.Canceled)
-	t.create(a, "d/k", "v")
-	f.awaitValue("d/k", "v")
+	for i, form := range contextForms {
+		for _, after := range []time.Duration{20 * time.Millisecond, 0} {
+			ctx, cause := form.begin(t, after)
+			_, err := f.receive(ctx)
+			require.ErrorIs(t, err, cause, "the context of Next ended by %s, after %v", form.name, after)
+		}
+		key := registry.Key(fmt.Sprintf("d/k%d", i))
+		t.create(a, key, "v")
+		f.awaitValue(key, "v")
+	}
 }
 
 func sleepingReader(t *test) {
@@ -242,8 +245,16 @@ func changedWhileAway(t *test) {
 	})
 	require.Len(t, f.has, 3)
 	require.Equal(t, made, f.has["d/again"].Created)
-	t.commitOps(a, registry.Set("d/kept", kept, []byte("2")))
-	f.awaitValue("d/kept", "2") // it continues as before
+	for i := range t.repeats(10, 3) { // it continues as before, and later disconnections are like the first
+		kept = t.commitOps(a, registry.Set("d/kept", kept, fmt.Append(nil, "between ", i)))
+		f.awaitValue("d/kept", fmt.Sprint("between ", i))
+		f.changeWhileAway("b", func() {
+			kept = t.commitOps(a, registry.Set("d/kept", kept, fmt.Append(nil, "away ", i)))
+			t.commitOps(a, registry.Delete("d/again", made))
+			made = t.create(a, "d/again", "")
+		})
+		require.Equal(t, made, f.has["d/again"].Created)
+	}
 }
 
 func deletedWhileAway(t *test) {
@@ -290,6 +301,23 @@ func recreatedArrives(t *test) {
 		t.commitOps(a, registry.Delete("d/k", rev), registry.Delete("d/~o", f.has["d/~o"].Modified))
 		f.converge(a)
 	}
+	rev := t.create(a, "d/k", "")
+	for _, value := range []string{"", "same", "same", "", ""} { // deleted and re-created between two Next
+		f.converge(a)
+		t.commitOps(a, registry.Delete("d/k", rev))
+		rev = t.create(a, "d/k", value)
+		f.converge(a)
+		if value == "" {
+			rev = t.commitOps(a, registry.Set("d/k", rev, nil))
+			t.commitOps(a, registry.Delete("d/k", rev))
+			rev = t.create(a, "d/k", "")
+			t.commitOps(a, registry.Delete("d/~o", t.createOwned(a, "d/~o", s)))
+			own := t.createOwned(a, "d/~o", s)
+			f.converge(a)
+			t.commitOps(a, registry.Delete("d/~o", own))
+		}
+	}
+	f.converge(a)
 }
 
 func watchNothing(t *test) {
@@ -485,30 +513,21 @@ func beginUnderWrites(t *test) {
 
 func watchContext(t *test) {
 	a := t.handleA()
-	ctx, cancel := context.WithCancelCause(t.ctx)
-	w, err := a.Watch(ctx, "d", registry.WatchOptions{})
-	require.NoError(t, err)
-	defer w.Close()
-	_, err = w.Next(t.ctx)
-	require.NoError(t, err)
-	woken := make(chan error, 1)
-	t.spawn(func(ctx context.Context) error {
-		_, err := w.Next(ctx)
-		woken <- err
-		return nil
-	})
-	t.settle(50 * time.Millisecond)
-	cause := errors.New("the reader has ended")
-	cancel(cause)
-	select {
-	case err := <-woken:
-		require.ErrorIs(t, err, cause)
+	for _, form := range contextForms {
+		const lasts = 50 * time.Millisecond
+		ctx, cause := form.begin(t, lasts)
+		w, err := a.Watch(ctx, "d", registry.WatchOptions{})
+		require.NoError(t, err)
+		t.Cleanup(func() { w.Close() })
+		_, err = w.Next(t.ctx)
+		if err == nil { // else the test was slow
+			_, err = w.Next(t.within(t.withSlack(lasts)))
+		}
+		require.ErrorIs(t, err, cause, "the context of Watch ended by %s", form.name)
 		require.ErrorIs(t, err, registry.ErrClosed)
-	case <-time.After(slack):
-		t.Fatal("Next still waits after the context of Watch ended")
+		_, err = w.Next(t.ctx)
+		require.ErrorIs(t, err, registry.ErrClosed, "the watcher has ended for good")
 	}
-	_, err = w.Next(t.ctx)
-	require.Error(t, err, "the watcher has ended for good")
 	t.follow(a, "d") // other watchers can begin
 }
 
@@ -536,6 +555,15 @@ func watcherClose(t *test) {
 	t.create(a, "d/k", "v")
 	_, err = w.Next(t.ctx)
 	require.ErrorIs(t, err, registry.ErrClosed, "Next after Close")
+
+	for _, f := range []*follower{t.follow(a, "d"), t.follow(t.handleB(), "d")} {
+		rev := t.create(a, "d/pending", "")
+		t.settle(20 * time.Millisecond)
+		require.NoError(t, f.w.Close())
+		_, err = f.w.Next(t.ctx)
+		require.ErrorIs(t, err, registry.ErrClosed, "Next after Close, with a change that was not read")
+		t.commitOps(a, registry.Delete("d/pending", rev))
+	}
 }
 
 func wideCommit(t *test) {

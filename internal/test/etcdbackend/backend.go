@@ -50,7 +50,10 @@ func (c Config) ttl() time.Duration {
 }
 
 func (c Config) lacks() conformance.Lacks {
-	l := conformance.Lacks{conformance.StepClock: "its servers use the clock of this machine"}
+	l := conformance.Lacks{
+		conformance.StepClock: "its servers use the clock of this machine",
+		conformance.Lag:       "its members answer plain reads from their own state, whose delay no test controls",
+	}
 	if c.single() {
 		maps.Copy(l, conformance.SingleServer("this cluster has one member"))
 	}

@@ -68,6 +68,7 @@ func openStore() *conformance.Store {
 		Starve:    s.Starve,
 		StepClock: s.StepClock,
 		Isolate:   s.Isolate,
+		Lag:       s.Lag,
 		FillQuota: s.Fill,
 		Revoke:    s.Revoke,
 	}

@@ -54,6 +54,7 @@ func (c Config) lacks() conformance.Lacks {
 	l := conformance.Lacks{
 		conformance.Compact:   "keeps no history",
 		conformance.StepClock: "its servers use the clock of this machine",
+		conformance.Lag:       "its members answer plain reads from their own state, whose delay no test controls",
 	}
 	if c.single() {
 		maps.Copy(l, conformance.SingleServer("this cluster has one member"))

@@ -1,0 +1,181 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+// lifetimeCases test sessions by their number, their TTL and the ways in which their Close can fail.
+var lifetimeCases = []Case{
+	{
+		Code: "S27", Name: "each of many sessions of one handle is renewed, and ends alone",
+		Proves: []Promise{SessionsAreRenewed, SessionsAreIndependent, CloseRemovesOwnedKeys}, run: manySessions,
+	},
+	{
+		Code: "S28", Name: "a session of any TTL lives until its safe-until, and ends with its TTL",
+		Proves: []Promise{GrantedTTLIsNoShorter, SafeUntilIsKept, SessionsAreRenewed, SilentSessionsExpire}, Needs: []string{Partition}, run: anyTTL, Safety: true,
+	},
+	{
+		Code: "S29", Name: "Close that fails reports the cause, and Close again ends the session",
+		Proves: []Promise{CallsEndWithTheirContext, CloseRemovesOwnedKeys, CloseUnreachedLeavesExpiry}, Needs: []string{Partition}, run: closeAgain, Safety: true,
+	},
+}
+
+func manySessions(t *test) {
+	a, b := t.handleA(), t.handleB()
+	for _, n := range draw(t, "sessions of a handle", inBubbleOr(t, []int{2, 65, 257}, []int{65})...) {
+		all := make([]registry.Session, n)
+		key := func(i int) registry.Key { return registry.Key(fmt.Sprintf("d/~%04d", i)) }
+		t.unlessSlow(t.ttl/20, func() error {
+			for i := range all {
+				if all[i] != nil {
+					require.NoError(t, all[i].Close(t.ctx))
+				}
+				all[i] = t.openSession(a)
+				t.createOwned(a, key(i), all[i])
+			}
+			t.sleep(all[0].TTL() + all[0].TTL()/4)
+			for i, s := range all {
+				if err := inState(s, registry.SessionConnected); err != nil {
+					return fmt.Errorf("%d of %d: %w", i+1, n, err)
+				}
+			}
+			return nil
+		})
+		require.Len(t, t.listFresh(b, "d"), n, "keys of %d sessions", n)
+		for i, s := range all {
+			t.assertHolds(b, registry.Alive(s.ID()))
+			if i%3 == 0 {
+				require.NoError(t, s.Close(t.ctx))
+				t.assertAbsent(b, key(i))
+				t.assertHolds(b, registry.Dead(s.ID()))
+			}
+		}
+		require.Len(t, t.listFresh(b, "d"), n-(n+2)/3, "keys of the sessions that stay")
+		for i, s := range all {
+			if i%3 > 0 {
+				require.NoError(t, inState(s, registry.SessionConnected), "%d of %d", i+1, n)
+				require.NoError(t, s.Close(t.ctx))
+			}
+		}
+		require.Empty(t, t.listFresh(b, "d"))
+	}
+}
+
+// anyTTL opens sessions of several TTLs, lets each live for longer than that, and cuts it off.
+func anyTTL(t *test) {
+	b := t.handleB()
+	asks := []time.Duration{t.ttl + 900*time.Millisecond} // whole numbers of seconds are tested by S15
+	if t.bubble {
+		asks = draw(t, "TTLs", 100*time.Millisecond, 2900*time.Millisecond, 59*time.Second, 61*time.Second, time.Hour, 24*time.Hour)
+	}
+	for i, ask := range asks {
+		t.allow(4 * ask)
+		machine := fmt.Sprintf("ttl%d", i)
+		key := registry.Key(fmt.Sprintf("d/~%d", i))
+		r := t.handle(machine)
+		var s registry.Session
+		t.unlessSlow(ask/20, func() (err error) {
+			s, err = r.OpenSession(t.ctx, registry.SessionOptions{TTL: ask})
+			require.NoError(t, err, "open a session with a TTL of %v", ask)
+			require.GreaterOrEqual(t, s.TTL(), ask)
+			if err := t.observeLife(s, 3*s.TTL()/2); err != nil {
+				return fmt.Errorf("with a TTL of %v: %w", ask, err)
+			}
+			return nil
+		})
+		rev := t.createOwned(r, key, s)
+		t.partition(machine, Blackhole)
+		cut := time.Now()
+		for state, until := s.State(); state != registry.SessionLost; state, until = s.State() {
+			_, err := b.Txn(t.ctx, registry.Txn{If: []registry.Cond{registry.Alive(s.ID()), registry.At(key, rev)}})
+			if time.Now().Before(until) {
+				require.NoError(t, err, "the store ended a session with a TTL of %v before safe-until", ask)
+			}
+			require.Less(t, time.Since(cut), t.withSlack(s.TTL()), "the session with a TTL of %v is never lost", ask)
+			t.sleep(max(s.TTL()/200, time.Millisecond))
+		}
+		t.sleep(time.Until(cut.Add(s.TTL())))
+		t.eventually(0, fmt.Sprintf("the session ends with its TTL of %v", ask), func() error { return t.checkAbsent(b, key) })
+		t.assertHolds(b, registry.Dead(s.ID()))
+	}
+}
+
+// closeAgain closes a session without reaching the store, twice, and again when the store is reached.
+func closeAgain(t *test) {
+	const short = 100 * time.Millisecond
+	b := t.handleB()
+	for i, form := range contextForms {
+		machine := fmt.Sprintf("close%d", i)
+		key := registry.Key(fmt.Sprintf("d/~%d", i))
+		r := t.handle(machine)
+		s := t.longSession(r)
+		t.createOwned(r, key, s)
+		heal := t.partition(machine, Blackhole)
+		for _, which := range []string{"first", "second"} {
+			ctx, cause := form.begin(t, short)
+			began := time.Now()
+			err := s.Close(ctx)
+			require.Less(t, time.Since(began), t.withSlack(short), "the %s Close outlasted its context", which)
+			if err == nil {
+				require.NoError(t, t.checkAbsent(b, key), "the %s Close returned nil", which)
+			}
+			require.ErrorIs(t, err, cause, "the error of the %s Close, whose context ended by %s", which, form.name)
+			require.NoError(t, checkUnavailable(err), "the %s Close", which)
+			require.NoError(t, inState(s, registry.SessionClosed))
+		}
+		heal()
+		t.awaitUsable(r)
+		require.NoError(t, s.Close(t.ctx), "Close when the store is reached")
+		t.assertAbsent(b, key)
+		t.assertHolds(b, registry.Dead(s.ID()))
+	}
+}
+
+// closeEndsEverySession closes a handle whose sessions live at the store, though they have ended for
+// their owner: by a Close that failed, and by their own clock.
+func closeEndsEverySession(t *test) {
+	b := t.handleB()
+	r := t.connect("a")
+	failed := t.longSession(r)
+	t.createOwned(r, "~failed", failed)
+	heal := t.partition("a", Blackhole)
+	require.Error(t, failed.Close(t.within(100*time.Millisecond)), "the store was not reached")
+	heal()
+	t.awaitUsable(r)
+	lost := t.openSession(r)
+	t.createOwned(r, "~lost", lost)
+	t.injectFault(t.store.Starve, "a")
+	t.awaitClosed(lost.Lost(), lost.TTL(), "Lost is closed")
+	require.NoError(t, r.Close(t.within(t.ttl+slack)))
+	require.NoError(t, t.checkAbsent(b, "~failed"), "the key of a session whose own Close failed")
+	require.NoError(t, t.checkAbsent(b, "~lost"), "the key of a session that was lost by its own clock")
+	t.assertHolds(b, registry.Dead(failed.ID()), registry.Dead(lost.ID()))
+	require.NoError(t, inState(failed, registry.SessionClosed))
+	require.NoError(t, inState(lost, registry.SessionLost))
+}
+
+// suspendedCreatesOwned creates an owned key of a session that is suspended, and lives.
+func suspendedCreatesOwned(t *test) {
+	a := t.handleA()
+	t.unlessSlow(t.ttl/20, func() error {
+		s := t.openSession(a)
+		feed := t.injectFault(t.store.Starve, "a")
+		t.eventually(s.TTL(), "the session is suspended", func() error { return inState(s, registry.SessionSuspended) })
+		key := registry.Key("d/~" + string(s.ID()))
+		rev, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.CreateOwned(key, nil, s.ID())}})
+		feed()
+		if inState(s, registry.SessionLost) == nil { // the test was too slow
+			return errors.New("the session was lost meanwhile")
+		}
+		require.NoError(t, err, "CreateOwned of a suspended session")
+		t.eventually(s.TTL(), "the session is connected again", func() error { return inState(s, registry.SessionConnected) })
+		t.assertHolds(t.handleB(), registry.Alive(s.ID()), registry.At(key, rev))
+		return nil
+	})
+}
