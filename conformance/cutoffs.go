@@ -23,6 +23,10 @@ var cutOffCases = []Case{
 		Code: "F30", Name: "a transaction behind a one-way link has a true outcome and is applied once at most",
 		Proves: []Promise{OutcomesAreTrue, TxnIsSentOnce}, Needs: []string{Partition}, run: oneWayTxn, Safety: true,
 	},
+	{
+		Code: "F32", Name: "a handle that was cut off for long works again, and its watchers catch up",
+		Proves: []Promise{WatchOutlivesConnections, LastStateArrives, UnreachableIsErrUnavailable}, Needs: []string{Partition}, run: cutForLong,
+	},
 }
 
 // isolatedReader reads at an isolated member. It may be behind the others, or the backend may
@@ -134,5 +138,37 @@ func oneWayTxn(t *test) {
 	for _, c := range []Cut{ToStore, FromStore} {
 		try(c, t.within(500*time.Millisecond), registry.Key(fmt.Sprintf("d/%d", c)))
 		try(c, t.ctx, registry.Key(fmt.Sprintf("d/%d-bounded-by-the-backend", c)))
+	}
+}
+
+func cutForLong(t *test) {
+	cuts := []time.Duration{2 * t.ttl}
+	if t.bubble {
+		cuts = draw(t, "cut off for", time.Minute, time.Hour, 24*time.Hour)
+		t.allow(144 * time.Hour)
+	}
+	a, b := t.handleA(), t.handleB()
+	f, still := t.follow(b, "d"), t.follow(b, "e")
+	t.create(a, "e/k", "")
+	rev := t.create(a, "d/k", "0")
+	for i, cut := range cuts {
+		for _, kind := range inBubbleOr(t, []Cut{Refuse, Blackhole}, []Cut{Refuse}) {
+			s := t.openSession(b)
+			heal := t.partition("b", kind)
+			t.sleep(cut / 2)
+			_, err := b.Get(t.within(100*time.Millisecond), "d/k", fresh)
+			require.NoError(t, checkUnavailable(err), "after %v", cut/2)
+			rev = t.commitOps(a, registry.Set("d/k", rev, fmt.Append(nil, kind, i)))
+			t.sleep(cut / 2)
+			heal()
+			t.awaitUsable(b)
+			f.converge(a)
+			still.converge(a)
+			require.NoError(t, inState(s, registry.SessionLost), "after %v", cut)
+			next := t.openSession(b)
+			rev = t.commitOps(b, registry.Set("d/k", rev, nil))
+			f.converge(a)
+			require.NoError(t, next.Close(t.ctx))
+		}
 	}
 }

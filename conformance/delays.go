@@ -31,6 +31,10 @@ var delayCases = []Case{
 		Code: "F27", Name: "every call of a handle ends in time under sustained load",
 		Proves: []Promise{CallsEndWithTheirContext, ManyGoroutines}, run: sustainedLoad, Safety: true,
 	},
+	{
+		Code: "F31", Name: "a transaction that is answered late is sent once",
+		Proves: []Promise{TxnIsSentOnce}, Needs: []string{Delay}, run: answeredLate, Safety: true,
+	},
 }
 
 func nothingSentLater(t *test) {
@@ -114,15 +118,22 @@ func openedWhileLate(t *test) {
 // sustainedLoad keeps many calls of one handle in flight. Each must succeed, and end by its
 // context at the latest; a hang of one ends the case, which waits for none of them.
 func sustainedLoad(t *test) {
-	const callers = 16
+	for _, callers := range draw(t, "callers", inBubbleOr(t, []int{16, 65, 257}, []int{65})...) {
+		t.sustainLoad(callers)
+	}
+}
+
+func (t *test) sustainLoad(callers int) {
 	a := t.handleA()
 	s := t.openSession(a)
 	lasts, bound := 2*time.Second, 10*time.Second
 	if t.bubble {
-		lasts = 100 * time.Millisecond
+		lasts = 100 * time.Millisecond * 16 / time.Duration(max(callers, 16))
 	}
 	for i := range callers {
-		t.create(a, loadKey(i), "0")
+		if t.checkAbsent(a, loadKey(i)) == nil {
+			t.create(a, loadKey(i), "0")
+		}
 	}
 	t.delayInBubble("a", time.Millisecond)
 	f := t.follow(a, "load")
@@ -156,7 +167,7 @@ func sustainedLoad(t *test) {
 	f.converge(a)
 }
 
-func loadKey(i int) registry.Key { return registry.Key(fmt.Sprintf("load/k%02d", i)) }
+func loadKey(i int) registry.Key { return registry.Key(fmt.Sprintf("load/k%04d", i)) }
 
 // callByTurns makes one of several calls, all on a key that no other caller writes.
 func callByTurns(ctx context.Context, r registry.Registry, key registry.Key, turn int) error {
@@ -170,4 +181,31 @@ func callByTurns(ctx context.Context, r registry.Registry, key registry.Key, tur
 	}
 	_, err = r.Txn(ctx, registry.Txn{Then: []registry.Op{registry.Set(key, e.Modified, strconv.AppendInt(nil, int64(turn), 10))}})
 	return err
+}
+
+// answeredLate deletes the key that a transaction has created while its reply is on the way: a second
+// attempt would be applied.
+func answeredLate(t *test) {
+	a, b := t.handleA(), t.handleB()
+	t.create(a, "d/before", "") // so that a need not ask for the directory
+	for i, late := range draw(t, "replies are late by", inBubbleOr(t, []time.Duration{50 * time.Millisecond, 1100 * time.Millisecond, 2500 * time.Millisecond}, []time.Duration{1100 * time.Millisecond})...) {
+		key := registry.Key(fmt.Sprintf("d/k%d", i))
+		t.awaitUsable(a)
+		restore := t.store.Delay("a", late)
+		t.Cleanup(restore)
+		answered := make(chan error, 1)
+		t.spawn(func(context.Context) error {
+			_, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.Create(key, nil)}})
+			answered <- err
+			return nil
+		})
+		t.eventually(late, "the transaction is applied", func() error { _, err := b.Get(t.ctx, key, fresh); return err })
+		t.commitOps(b, registry.Delete(key, t.getFresh(b, key).Modified))
+		if err := <-answered; err != nil {
+			require.False(t, t.requireUnanswered(err), "the transaction was applied: %v", err)
+		}
+		restore()
+		t.settle(100 * time.Millisecond)
+		require.NoError(t, t.checkAbsent(b, key), "it was sent again while its reply was %v late", late)
+	}
 }

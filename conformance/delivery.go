@@ -62,6 +62,10 @@ var deliveryCases = []Case{
 		Proves: []Promise{UnreachableIsErrUnavailable, SnapshotFirst, LastStateArrives}, Needs: []string{Partition}, run: beginWhileAway,
 	},
 	{
+		Code: "W36", Name: "a watcher, a session and a handle that are idle for long work as before",
+		Proves: []Promise{WatchFollowsChanges, SessionsAreRenewed, FreshReadsSeeAll}, run: idleForLong,
+	},
+	{
 		Code: "W35", Name: "a commit beside the beginning of a watch is delivered when answers are late",
 		Proves: []Promise{SnapshotFirst, LastStateArrives}, Needs: []string{Delay}, run: commitBesideLateBeginning, Safety: true,
 	},
@@ -163,17 +167,20 @@ func (t *test) commitEach(r registry.Registry, dir registry.Key, n int, op func(
 
 func manyChangesUnread(t *test) {
 	a := t.handleA()
-	f := t.follow(t.handleB(), "d")
-	revs := t.commitEach(a, "d", manyKeys, func(_ int, key registry.Key) registry.Op { return registry.Create(key, nil) })
-	f.converge(a)
-	require.Len(t, f.has, manyKeys)
-	revs = t.commitEach(a, "d", manyKeys, func(i int, key registry.Key) registry.Op {
-		return registry.Set(key, revs[i], []byte("set"))
-	})
-	f.converge(a)
-	t.commitEach(a, "d", manyKeys-100, func(i int, key registry.Key) registry.Op { return registry.Delete(key, revs[i]) })
-	f.converge(a)
-	require.Len(t, f.has, 100)
+	for i, n := range draw(t, "changed keys", inBubbleOr(t, []int{manyKeys, 1_025, 2_500}, []int{1_025})...) {
+		dir := registry.Key(fmt.Sprintf("d%d", i))
+		f := t.follow(t.handleB(), dir)
+		revs := t.commitEach(a, dir, n, func(_ int, key registry.Key) registry.Op { return registry.Create(key, nil) })
+		f.converge(a)
+		require.Len(t, f.has, n)
+		revs = t.commitEach(a, dir, n, func(i int, key registry.Key) registry.Op {
+			return registry.Set(key, revs[i], []byte("set"))
+		})
+		f.converge(a)
+		t.commitEach(a, dir, n-100, func(i int, key registry.Key) registry.Op { return registry.Delete(key, revs[i]) })
+		f.converge(a)
+		require.Len(t, f.has, 100)
+	}
 }
 
 func manyChangesWhileAway(t *test) {
@@ -377,5 +384,37 @@ func beginWhileAway(t *test) {
 		f.converge(a)
 		rev = t.commitOps(a, registry.Set("d/k", rev, []byte("after")))
 		f.converge(a)
+	}
+}
+
+// idleForLong leaves a handle without calls, and its watchers without changes, for a day of virtual
+// time.
+func idleForLong(t *test) {
+	naps := []time.Duration{2 * t.ttl}
+	if t.bubble {
+		naps = draw(t, "idle for", time.Minute, time.Hour, 24*time.Hour)
+		t.allow(72 * time.Hour)
+	}
+	a, b := t.handleA(), t.handleB()
+	s := t.longSession(b)
+	rev := t.createOwned(b, "d/~own", s)
+	k := t.create(a, "d/k", "0")
+	reads, waits := t.follow(b, "d"), t.follow(b, "d")
+	for i, nap := range naps {
+		waiting := make(chan error, 1)
+		t.spawn(func(ctx context.Context) error {
+			_, err := waits.receive(ctx)
+			waiting <- err
+			return nil
+		})
+		t.sleep(nap)
+		value := strconv.Itoa(i + 1)
+		k = t.commitOps(a, registry.Set("d/k", k, []byte(value)))
+		require.NoError(t, <-waiting, "a Next that began %v ago", nap)
+		waits.converge(b)
+		reads.awaitValue("d/k", value)
+		require.Equal(t, value, string(t.getFresh(b, "d/k").Value))
+		require.NoError(t, inState(s, registry.SessionConnected))
+		t.assertHolds(b, registry.Alive(s.ID()), registry.At("d/~own", rev))
 	}
 }

@@ -53,6 +53,10 @@ var hygieneCases = []Case{
 		Code: "H09", Name: "Close closes sessions that have ended for their owner and live at the store",
 		Proves: []Promise{CloseClosesSessions, SessionCloseIsFinal}, Needs: []string{Partition, Starve}, run: closeEndsEverySession,
 	},
+	{
+		Code: "H10", Name: "each of many handles of a process follows, reads and writes",
+		Proves: []Promise{HandlesAreIndependent, WatchFollowsChanges}, run: manyHandles,
+	},
 }
 
 func noGoroutineLeft(t *test) {
@@ -167,6 +171,10 @@ func closedHandle(t *test) {
 			_, err := r.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
 			return err
 		},
+		"Txn without operations": func() error {
+			_, err := r.Txn(t.ctx, registry.Txn{If: []registry.Cond{registry.Absent("k")}})
+			return err
+		},
 	} {
 		require.ErrorIs(t, call(), registry.ErrClosed, name)
 	}
@@ -208,6 +216,13 @@ func closeWakes(t *test) {
 		},
 		"OpenSession": func(ctx context.Context) error {
 			_, err := r.OpenSession(ctx, registry.SessionOptions{TTL: t.ttl})
+			return err
+		},
+		"Watch": func(ctx context.Context) error { // it may leave the wait to Next
+			w, err := r.Watch(ctx, "e", registry.WatchOptions{})
+			if err == nil {
+				_, err = w.Next(ctx)
+			}
 			return err
 		},
 	}
@@ -292,6 +307,9 @@ func independentHandles(t *test) {
 	t.createOwned(two, "d/~k", s)
 	f := t.follow(two, "d")
 	f.converge(two)
+	g := t.follow(one, "d")
+	g.converge(two)
+	t.openSession(one)
 	require.NoError(t, one.Close(t.ctx))
 	t.create(two, "d/k", "v")
 	f.awaitValue("d/k", "v")
@@ -354,4 +372,31 @@ func openedDuringClose(t *test) {
 			t.assertAbsent(b, key)
 		}
 	}
+}
+
+func manyHandles(t *test) {
+	n := slices.Max(draw(t, "handles", inBubbleOr(t, []int{33, 129}, []int{33})...))
+	all := make([]*follower, n)
+	handles := make([]registry.Registry, n)
+	for i := range all {
+		handles[i] = t.connect("a") // on one machine
+		all[i] = t.follow(handles[i], "d")
+	}
+	for i, r := range handles {
+		key := registry.Key(fmt.Sprintf("d/k%d", i))
+		t.create(r, key, "v")
+		if i%16 == 0 || i == n-1 {
+			for _, f := range all {
+				f.awaitValue(key, "v")
+			}
+		}
+	}
+	s := t.openSession(handles[n-1])
+	t.createOwned(handles[n-1], "e/~k", s)
+	for _, r := range handles[:n-1] {
+		require.NoError(t, r.Close(t.ctx))
+	}
+	t.assertHolds(handles[n-1], registry.Alive(s.ID()))
+	t.create(t.handleB(), "d/last", "v")
+	all[n-1].awaitValue("d/last", "v")
 }

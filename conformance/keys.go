@@ -404,8 +404,16 @@ func entryNamesTxn(t *test) {
 	}
 
 	seen := map[registry.TxnID]bool{id: true, again: true, several: true}
-	for range 5 { // without an ID, each gets a unique one
-		rev = t.commitOps(a, registry.Set("k", rev, []byte("v")))
+	for i := range t.repeats(300, 12) { // without an ID, each gets a unique one
+		ops := []registry.Op{registry.Set("k", rev, []byte("v")), registry.Set("k2", rev, nil), registry.Set("k3", rev, nil)}
+		if i%3 == 2 { // alone, and then together again
+			alone := t.commitOps(a, registry.Set("k", rev, nil))
+			drawn := t.getFresh(b, "k").Txn
+			require.False(t, seen[drawn], "a drawn id is used twice")
+			seen[drawn] = true
+			ops[0].Rev = alone
+		}
+		rev = t.commitOps(a, ops...)
 		drawn := t.getFresh(b, "k").Txn
 		require.NotEqual(t, registry.TxnID{}, drawn)
 		require.False(t, seen[drawn], "a drawn id is used twice")

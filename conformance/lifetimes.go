@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -19,6 +20,10 @@ var lifetimeCases = []Case{
 	{
 		Code: "S28", Name: "a session of any TTL lives until its safe-until, and ends with its TTL",
 		Proves: []Promise{GrantedTTLIsNoShorter, SafeUntilIsKept, SessionsAreRenewed, SilentSessionsExpire}, Needs: []string{Partition}, run: anyTTL, Safety: true,
+	},
+	{
+		Code: "S30", Name: "a session that has ended stays so when answers to its renewals arrive late",
+		Proves: []Promise{SessionCloseIsFinal, LostIsFinal}, Needs: []string{Delay, Expire}, run: lateAnswers,
 	},
 	{
 		Code: "S29", Name: "Close that fails reports the cause, and Close again ends the session",
@@ -64,6 +69,38 @@ func manySessions(t *test) {
 			}
 		}
 		require.Empty(t, t.listFresh(b, "d"))
+	}
+}
+
+// lateAnswers ends sessions while answers to their renewals are under way.
+func lateAnswers(t *test) {
+	a := t.handleA()
+	n := t.repeats(12, 4)
+	all := make([]registry.Session, n)
+	for i := range all {
+		all[i] = t.openSession(a)
+	}
+	ttl := all[0].TTL()
+	t.Cleanup(t.store.Delay("a", ttl/5))
+	t.sleep(ttl / 2)
+	for i, s := range all {
+		if i%2 == 0 {
+			t.spawn(func(context.Context) error { return s.Close(t.ctx) })
+		} else {
+			t.store.Expire(s.ID())
+		}
+		t.sleep(ttl / 2 / time.Duration(n))
+	}
+	for _, wait := range []time.Duration{ttl / 2, ttl / 2} {
+		t.sleep(wait)
+		for i, s := range all {
+			want, reason := registry.SessionClosed, registry.ErrClosed
+			if i%2 == 1 {
+				want, reason = registry.SessionLost, registry.ErrSessionLost
+			}
+			require.NoError(t, inState(s, want), "session %d", i)
+			require.ErrorIs(t, s.Err(), reason)
+		}
 	}
 }
 
@@ -152,12 +189,16 @@ func closeEndsEverySession(t *test) {
 	t.createOwned(r, "~lost", lost)
 	t.injectFault(t.store.Starve, "a")
 	t.awaitClosed(lost.Lost(), lost.TTL(), "Lost is closed")
+	reason := lost.Err()
+	require.ErrorIs(t, reason, registry.ErrSessionLost)
 	require.NoError(t, r.Close(t.within(t.ttl+slack)))
 	require.NoError(t, t.checkAbsent(b, "~failed"), "the key of a session whose own Close failed")
 	require.NoError(t, t.checkAbsent(b, "~lost"), "the key of a session that was lost by its own clock")
 	t.assertHolds(b, registry.Dead(failed.ID()), registry.Dead(lost.ID()))
 	require.NoError(t, inState(failed, registry.SessionClosed))
 	require.NoError(t, inState(lost, registry.SessionLost))
+	require.ErrorIs(t, failed.Err(), registry.ErrClosed)
+	require.Equal(t, reason, lost.Err(), "the reason of the loss after Close of the handle")
 }
 
 // suspendedCreatesOwned creates an owned key of a session that is suspended, and lives.

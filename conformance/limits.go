@@ -3,6 +3,7 @@ package conformance
 import (
 	"bytes"
 	"fmt"
+	"strings"
 
 	"github.com/stretchr/testify/require"
 
@@ -44,7 +45,10 @@ var limitCases = []Case{
 	},
 	{
 		Code: "Z10", Name: "a large value is set, replaced, owned, watched and deleted like a small one",
-		Proves: []Promise{GetReturnsTheEntry, ListHoldsValuesOnly, LastStateArrives, SetKeepsTheOwner, SessionEndsAtOneCommit, BufferReceivesTheValue}, run: largeInEveryOp,
+		Proves: []Promise{
+			GetReturnsTheEntry, ListHoldsValuesOnly, LastStateArrives, SetKeepsTheOwner, SessionEndsAtOneCommit, BufferReceivesTheValue,
+			ReadsBelongToTheReader, WritesAreCopied, BatchesBelongToTheReader,
+		}, run: largeInEveryOp,
 	},
 }
 
@@ -145,14 +149,14 @@ func largeDirectory(t *test) {
 	for start := 0; start < n; start += perTxn {
 		ops := make([]registry.Op, perTxn)
 		for i := range ops {
-			key := registry.Key(fmt.Sprintf("d/%06d", start+i))
+			key := registry.Key(fmt.Sprintf("d/%s%06d", strings.Repeat("k", 40), start+i)) // differs at the end
 			ops[i] = registry.Create(key, []byte(key))
 			want = append(want, key)
 		}
 		t.commitOps(a, ops...)
 	}
 	entries := t.listFresh(b, "d")
-	require.Equal(t, want, keysOf(entries))
+	require.Equal(t, want, keysOf(entries), "the keys of a List, in order")
 	for _, e := range entries {
 		require.Equal(t, string(e.Key), string(e.Value))
 	}
@@ -268,21 +272,41 @@ func largeInEveryOp(t *test) {
 				require.Len(t, entries, len(want), "entries after %s of %d bytes", after, n)
 				for _, e := range entries {
 					require.True(t, bytes.Equal(want[e.Key], e.Value), "the value of %s after %s of %d bytes", e.Key, after, n)
-					read, err := r.Get(t.ctx, e.Key, registry.ReadOptions{Fresh: true, Buffer: make([]byte, n)})
+					buf := make([]byte, n)
+					read, err := r.Get(t.ctx, e.Key, registry.ReadOptions{Fresh: true, Buffer: buf})
 					require.NoError(t, err)
 					require.True(t, sameEntry(e, read), "%s by Get after %s of %d bytes", e.Key, after, n)
+					if len(read.Value) > 0 {
+						require.Same(t, &buf[0], &read.Value[0], "a value of %d bytes fits the buffer", n)
+					}
+					clear(t.getFresh(r, e.Key).Value) // values are the reader's
+					clear(e.Value)
 				}
 			}
 			f.converge(b)
 			g.converge(a)
+			for _, r := range []*follower{f, g} {
+				for _, e := range r.last.Puts {
+					clear(e.Value)
+				}
+				for _, e := range t.listFresh(a, "d") {
+					require.True(t, bytes.Equal(want[e.Key], e.Value), "the value of %s of %d bytes after readers changed theirs", e.Key, n)
+					r.has[e.Key] = e
+				}
+			}
+		}
+		commit := func(r registry.Registry, op registry.Op) registry.Rev {
+			op.Value = bytes.Clone(op.Value)
+			defer clear(op.Value) // values are the writer's again
+			return t.commitOps(r, op)
 		}
 		s := t.openSession(a)
 		rev := t.commitOps(a, registry.Create("d/k", nil))
-		own := t.commitOps(a, registry.CreateOwned("d/~k", one, s.ID()))
+		own := commit(a, registry.CreateOwned("d/~k", one, s.ID()))
 		want["d/k"], want["d/~k"] = nil, one
 		check("a CreateOwned")
-		rev = t.commitOps(a, registry.Set("d/k", rev, one))
-		own = t.commitOps(a, registry.Set("d/~k", own, two))
+		rev = commit(a, registry.Set("d/k", rev, one))
+		own = commit(a, registry.Set("d/~k", own, two))
 		want["d/k"], want["d/~k"] = one, two
 		check("a Set")
 		rev = t.commitOps(b, registry.Set("d/k", rev, two), registry.Set("d/~k", own, nil))
@@ -292,7 +316,7 @@ func largeInEveryOp(t *test) {
 		delete(want, "d/k")
 		want["d/~k"] = one
 		check("a Delete")
-		again := t.commitOps(a, registry.Create("d/k", one))
+		again := commit(a, registry.Create("d/k", one))
 		want["d/k"] = one
 		check("a Create again")
 		t.commitOps(b, registry.Delete("d/k", again), registry.Delete("d/~k", rev))

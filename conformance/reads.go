@@ -159,6 +159,7 @@ func monotonicUnderWrites(t *test) {
 		if i%3 == 0 {
 			l, err := b.List(t.ctx, "d", o)
 			require.NoError(t, err)
+			require.Len(t, l.Entries, 1, "read %d lists not the one key", i)
 			seq = l.Entries[0].Modified.Seq
 		} else {
 			e, err := b.Get(t.ctx, "d/k", o)

@@ -215,3 +215,108 @@ func closeLiving(chosen func(registry.Session) bool) func(testing.TB, *conforman
 		}
 	}
 }
+
+// longRunSaboteurs keep a promise for a short time or for few handles.
+var longRunSaboteurs = []saboteur{
+	{
+		conformance.WatchFollowsChanges, "drops the first change after an hour without one", "W36",
+		wrapEachWatcher(func(w registry.Watcher) registry.Watcher {
+			last := time.Now()
+			return &brokenWatcher{Watcher: w, next: func(ctx context.Context) (registry.Batch, error) {
+				b, err := w.Next(ctx)
+				if err == nil && time.Since(last) > time.Hour {
+					b, err = w.Next(ctx)
+				}
+				last = time.Now()
+				return b, err
+			}}
+		}),
+	},
+	{
+		conformance.TxnIsSentOnce, "sends a transaction again that was not answered in a second", "F31",
+		replaceTxn(func(r registry.Registry, ctx context.Context, t registry.Txn) (registry.Rev, error) {
+			again := time.AfterFunc(time.Second, func() { _, _ = r.Txn(ctx, t) })
+			defer again.Stop()
+			return r.Txn(ctx, t)
+		}),
+	},
+	{
+		conformance.WatchOutlivesConnections, "ends a watcher that had no connection for an hour", "F32",
+		func(_ testing.TB, s *conformance.Store) {
+			partition := s.Partition
+			var mu sync.Mutex
+			tooLong := map[string]bool{}
+			s.Partition = func(machine string, c conformance.Cut) func() {
+				heal, began := partition(machine, c), time.Now()
+				return func() {
+					mu.Lock()
+					tooLong[machine] = tooLong[machine] || time.Since(began) >= time.Hour
+					mu.Unlock()
+					heal()
+				}
+			}
+			connect := s.Connect
+			s.Connect = func(t testing.TB, machine string) registry.Registry {
+				r := connect(t, machine)
+				return &broken{Registry: r, watch: func(ctx context.Context, dir registry.Key) (registry.Watcher, error) {
+					w, err := r.Watch(ctx, dir, registry.WatchOptions{})
+					if err != nil {
+						return nil, err
+					}
+					return &brokenWatcher{Watcher: w, next: func(ctx context.Context) (registry.Batch, error) {
+						mu.Lock()
+						over := tooLong[machine]
+						mu.Unlock()
+						if over {
+							return registry.Batch{}, registry.ErrClosed
+						}
+						return w.Next(ctx)
+					}}, nil
+				}}
+			}
+		},
+	},
+	{
+		conformance.HandlesAreIndependent, "delivers no change to the 33rd handle of a process", "H10",
+		func(_ testing.TB, s *conformance.Store) {
+			handles := 0
+			wrapHandles(s, func(r registry.Registry) registry.Registry {
+				handles++
+				if handles <= 32 {
+					return r
+				}
+				return &broken{Registry: r, watch: func(ctx context.Context, _ registry.Key) (registry.Watcher, error) {
+					return r.Watch(ctx, "nowhere", registry.WatchOptions{})
+				}}
+			})
+		},
+	},
+	{
+		conformance.SessionCloseIsFinal, "connects a session again by an answer that arrives after Close", "S30",
+		wrapEachSession(func(_ registry.Registry, s registry.Session) registry.Session {
+			var mu sync.Mutex
+			var again bool
+			return &brokenSession{
+				Session: s,
+				close: func(ctx context.Context) error {
+					err := s.Close(ctx)
+					time.AfterFunc(s.TTL()/5, func() {
+						mu.Lock()
+						defer mu.Unlock()
+						again = true
+					})
+					return err
+				},
+				state: func() (registry.SessionState, time.Time) {
+					mu.Lock()
+					defer mu.Unlock()
+					state, until := s.State()
+					if again {
+						state = registry.SessionConnected
+					}
+					return state, until
+				},
+			}
+		}),
+	},
+}

@@ -14,7 +14,7 @@ import (
 
 func allSaboteurs() []saboteur {
 	return slices.Concat(readSaboteurs, keySaboteurs, txnSaboteurs, outcomeSaboteurs, watchSaboteurs, sessionSaboteurs, lockSaboteurs, handleSaboteurs, memberSaboteurs, historySaboteurs,
-		readFormSaboteurs, txnFormSaboteurs, deliverySaboteurs, sessionEndSaboteurs, delaySaboteurs, cutOffSaboteurs, lifetimeSaboteurs)
+		readFormSaboteurs, txnFormSaboteurs, deliverySaboteurs, sessionEndSaboteurs, delaySaboteurs, cutOffSaboteurs, lifetimeSaboteurs, longRunSaboteurs)
 }
 
 // TestSaboteurs shows for each promise that a registry which breaks only that promise

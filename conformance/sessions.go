@@ -27,7 +27,7 @@ var sessionCases = []Case{
 	},
 	{
 		Code: "S04", Name: "sessions, keys and watches survive a restart of the store",
-		Proves: []Promise{SessionsAreRenewed, WatchOutlivesConnections, SeqGrows}, Needs: []string{Restart}, run: restartedStore,
+		Proves: []Promise{SessionsAreRenewed, WatchOutlivesConnections, SeqGrows, SessionIDsAreUnique}, Needs: []string{Restart}, run: restartedStore,
 	},
 	{
 		Code: "S05", Name: "a session cut off at any moment is Lost before another client sees its keys vanish",
@@ -90,7 +90,7 @@ var sessionCases = []Case{
 func uniqueIDs(t *test) {
 	seen := map[registry.SessionID]bool{}
 	for _, r := range []registry.Registry{t.handleA(), t.handleB()} {
-		for range t.repeats(500, 10) {
+		for range t.repeats(1100, 10) {
 			s := t.openSession(r)
 			require.NotEmpty(t, s.ID())
 			require.False(t, seen[s.ID()], "id %s is used twice", s.ID())
@@ -143,7 +143,14 @@ func idleSession(t *test) {
 func restartedStore(t *test) {
 	a, b := t.handleA(), t.handleB()
 	f := t.follow(b, "d")
+	var earlier []registry.SessionID
+	for range 5 {
+		ended := t.openSession(b)
+		earlier = append(earlier, ended.ID())
+		require.NoError(t, ended.Close(t.ctx))
+	}
 	s := t.longSession(a)
+	earlier = append(earlier, s.ID())
 	rev := t.createOwned(a, "d/~o", s)
 	before := t.create(a, "d/k", "before")
 	last := t.commitOps(a, registry.Delete("d/gone", t.create(a, "d/gone", ""))) // no key has this Seq
@@ -161,6 +168,8 @@ func restartedStore(t *test) {
 	t.eventually(s.TTL(), "the session is connected again", func() error { return inState(s, registry.SessionConnected) })
 	t.assertHolds(a, registry.Alive(s.ID()), registry.At("d/~o", rev))
 	f.converge(a)
+	next := t.openSession(b)
+	require.NotContains(t, earlier, next.ID(), "the ID of a session opened after the restart")
 }
 
 // cutSession is a session with an owned key, on a machine that will be cut off.

@@ -304,6 +304,8 @@ func recreatedArrives(t *test) {
 	rev := t.create(a, "d/k", "")
 	for _, value := range []string{"", "same", "same", "", ""} { // deleted and re-created between two Next
 		f.converge(a)
+		t.commitOps(a, registry.Delete("d/passing", t.create(a, "d/passing", value)))
+		f.converge(a)
 		t.commitOps(a, registry.Delete("d/k", rev))
 		rev = t.create(a, "d/k", value)
 		f.converge(a)
