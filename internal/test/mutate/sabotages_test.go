@@ -305,6 +305,255 @@ func (c *Client) addWatcher`},
 `},
 		},
 	},
+	{
+		"closeTwin", "Registry 2", "ends, with its own watchers, those of other handles of the machine", "H07", "follow",
+		[]replacement{{"client.go", "\tfor _, w := range c.watchers {\n\t\tw.end(backend.ErrHandleClosed)\n", `
+	for _, w := range c.watchers {
+		if SABOTAGED {
+			for _, o := range c.machine.watchers {
+				o.end(backend.ErrHandleClosed)
+			}
+		}
+		w.end(backend.ErrHandleClosed)
+`}},
+	},
+	{
+		"getShares", "Registry.Get 2", "returns the stored slice of a value of more than 4 KiB", "Z10", "the value of",
+		[]replacement{{"client.go", "\tc.Value = append(buf[:0], e.Value...)\n", `
+	if SABOTAGED && len(e.Value) > 4096 && buf == nil {
+		return c
+	}
+	c.Value = append(buf[:0], e.Value...)
+`}},
+	},
+	{
+		"freshLag", "Registry.Get 4", "answers a Fresh List of a member that is behind from its state", "R14", "lists not the one key",
+		[]replacement{{"client.go", "\tif v := s.viewOf(m, fresh); v != nil {\n\t\treturn v.children(dir)", `
+	if v := m.view.Load(); v != nil && SABOTAGED {
+		return v.children(dir), v.rev
+	}
+	if v := s.viewOf(m, fresh); v != nil {
+		return v.children(dir)`}},
+	},
+	{
+		"listLong", "Registry.List 1", "orders a list by the first 24 bytes of its keys", "Z04", "in order",
+		[]replacement{{"client.go", "func(a, b *registry.Entry) int { return cmp.Compare(a.Key, b.Key) })", `func(a, b *registry.Entry) int {
+		if SABOTAGED {
+			return cmp.Compare(a.Key[:min(24, len(a.Key))], b.Key[:min(24, len(b.Key))])
+		}
+		return cmp.Compare(a.Key, b.Key)
+	})`}},
+	},
+	{
+		"resendSlow", "Registry.Txn 3", "sends a transaction again that was not answered within a second", "F31", "sent again",
+		[]replacement{{"client.go", "\terr := c.sendOnce(ctx, func() error {\n\t\to = c.server.serveTxn(c.machine, t)\n\t\treturn nil\n\t})\n", `
+	if SABOTAGED {
+		again := time.AfterFunc(time.Second, func() {
+			_ = c.sendOnce(context.Background(), func() error { c.server.serveTxn(c.machine, t); return nil })
+		})
+		defer again.Stop()
+	}
+	err := c.sendOnce(ctx, func() error {
+		o = c.server.serveTxn(c.machine, t)
+		return nil
+	})
+`}},
+	},
+	{
+		"mergeKeepsPut", "Registry.Watch 5", "delivers a key that was created and deleted between two Next", "W10", "follow",
+		[]replacement{{"watch.go", "\tfor _, c := range changes {\n", `
+	for _, c := range changes {
+		if e := w.pending[c.key]; e != nil && c.entry == nil && e.Created == e.Modified && SABOTAGED {
+			continue
+		}
+`}},
+	},
+	{
+		"errAfterClose", "Session.Err 1", "reports ErrClosed for a lost session whose handle was closed", "H09", "the reason of the loss",
+		[]replacement{{"client.go", "\tvar open []*session\n", `
+	for _, x := range c.machine.sessions {
+		if SABOTAGED && x.client == c && x.state == registry.SessionLost {
+			x.err = registry.ErrClosed
+		}
+	}
+	var open []*session
+`}},
+	},
+	{
+		"idsAfterRestart", "SessionID 2", "counts session IDs from the beginning after a restart", "S04", "the ID of a session",
+		[]replacement{
+			{"session.go", "\tif x.ttl <= 0 {\n", `
+	if SABOTAGED {
+		c.server.mu.Lock()
+		c.server.opened++
+		x.id = registry.SessionID(fmt.Sprintf("s%d", c.server.opened))
+		c.server.mu.Unlock()
+	}
+	if x.ttl <= 0 {
+`},
+			{"server.go", "\trecording bool\n", "\trecording bool\n\topened int\n"},
+			{"controls.go", "\t\ts.extendSessions()\n\t}, s.all()...)\n", `
+		s.extendSessions()
+		s.opened = 0
+	}, s.all()...)
+`},
+		},
+	},
+	{
+		"deleteDeep", "Delete 2", "deletes with a key what is two levels below it", "T19", "x/y/z",
+		[]replacement{{"txn.go", "\t\ts.removeNode(n)\n", `
+		s.removeNode(n)
+		for key, below := range s.nodes {
+			if SABOTAGED && len(key) > len(o.Key) && key.Dir().Dir() == o.Key {
+				s.removeNode(below)
+			}
+		}
+`}},
+	},
+	{
+		"closedCheck", "ErrClosed 1", "serves a transaction without operations on a closed handle", "H02", "Txn without operations",
+		[]replacement{{"client.go", "\treturn c.sendTxn(ctx, t)\n", `
+	if SABOTAGED && len(t.Then) == 0 {
+		return registry.Rev{Seq: 1}, nil
+	}
+	return c.sendTxn(ctx, t)
+`}},
+	},
+	{
+		"closeLeavesWatch", "Registry.Close 1", "leaves a pending call of Watch waiting when it closes", "H04", "still blocked",
+		[]replacement{{"watch.go", "\tw, err := c.watch(ctx, dir)\n", `
+	if SABOTAGED {
+		_ = c.server.roundTrip(ctx, c.machine, repeatable, func() error { return nil }, nil)
+	}
+	w, err := c.watch(ctx, dir)
+`}},
+	},
+	{
+		"aliasLarge", "Set 1", "keeps the caller's slice of a value of more than 4 KiB", "Z10", "bytes",
+		[]replacement{{"txn.go", "\t\te.Value, e.Modified, e.Txn = bytes.Clone(o.Value), s.rev(), id\n", `
+		e.Value, e.Modified, e.Txn = bytes.Clone(o.Value), s.rev(), id
+		if SABOTAGED && len(o.Value) > 4096 {
+			e.Value = o.Value
+		}
+`}},
+	},
+	{
+		"bufferLarge", "ReadOptions.Buffer 1", "ignores the Buffer for a value of more than 4 KiB", "Z10", "fits the buffer",
+		[]replacement{{"client.go", "\tc := *e\n", `
+	c := *e
+	if SABOTAGED && len(e.Value) > 4096 {
+		buf = nil
+	}
+`}},
+	},
+	{
+		"handles33", "Registry 2", "delivers no change to the 33rd handle of a store", "H10", "follow",
+		[]replacement{
+			{"server.go", "\ttouched []*directory", "\tclients int\n\ttouched []*directory"},
+			{"server.go", "\tdefer s.mu.Unlock()\n\treturn &Client{\n", "\tdefer s.mu.Unlock()\n\ts.clients++\n\treturn &Client{\n\t\tordinal: s.clients,\n"},
+			{"client.go", "\tisClosed bool\n", "\tisClosed bool\n\tordinal int\n"},
+			{"watch.go", "\tw.mu.Lock()\n\tdefer w.mu.Unlock()\n\tif w.resync {\n", `
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if SABOTAGED && w.client.ordinal > 32 {
+		return
+	}
+	if w.resync {
+`},
+		},
+	},
+	{
+		"pending1024", "Registry.Watch 5", "keeps 1,024 changes for a reader", "W27", "follow",
+		[]replacement{{"watch.go", "\tw.rev = rev\n", `
+	for key := range w.pending {
+		if SABOTAGED && len(w.pending) > 1024 {
+			delete(w.pending, key)
+		}
+	}
+	w.rev = rev
+`}},
+	},
+	{
+		"calls64", "Registry 3", "refuses a call while 64 are under way", "F27", "not applied",
+		[]replacement{
+			{"client.go", "\tisClosed bool\n", "\tisClosed bool\n\tcalls atomic.Int64\n"},
+			{"client.go", "\t\"slices\"\n", "\t\"slices\"\n\t\"sync/atomic\"\n"},
+			{"client.go", "\tselect {\n\tcase <-c.closed: // not unknown", `
+	if defer_ := c.calls.Add(1); defer_ > 64 && SABOTAGED {
+		c.calls.Add(-1)
+		return registry.Rev{}, fmt.Errorf("commit: %w", registry.ErrNotApplied)
+	}
+	defer c.calls.Add(-1)
+	select {
+	case <-c.closed: // not unknown`},
+		},
+	},
+	{
+		"idleHour", "Registry.Watch 7", "forgets a watcher that had no change for an hour", "W36", "a Next that began",
+		[]replacement{
+			{"watch.go", "\tsevered bool         // no Snapshot can be read\n", "\tsevered bool\n\tlastAt time.Time\n"},
+			{"watch.go", "\tif w.resync {\n\t\treturn // the", `
+	if SABOTAGED && !w.lastAt.IsZero() && time.Since(w.lastAt) > time.Hour {
+		return
+	}
+	w.lastAt = time.Now()
+	if w.resync {
+		return // the`},
+		},
+	},
+	{
+		"cutHour", "Registry.Watch 6", "gives a watcher up that was disconnected for an hour", "F32", "follow",
+		[]replacement{
+			{"machine.go", "\tcounters\n", "\tcounters\n\tcutAt time.Time\n"},
+			{"controls.go", "\t\tm.replies.cut()\n", "\t\tm.replies.cut()\n\t\tm.cutAt = time.Now()\n"},
+			{"controls.go", "\t\tm.replies.cuts--\n", `
+		m.replies.cuts--
+		for _, w := range m.watchers {
+			if SABOTAGED && time.Since(m.cutAt) > time.Hour-time.Minute {
+				w.resync = false
+			}
+		}
+`},
+		},
+	},
+	{
+		"answerAfterClose", "SessionClosed 2", "connects a session again by an answer that arrives after its Close", "S30", "session",
+		[]replacement{{"renewal.go", "\tcase x.isOpen():\n", `
+	case SABOTAGED && x.state == registry.SessionClosed:
+		x.setState(registry.SessionConnected)
+	case x.isOpen():
+`}},
+	},
+	{
+		"listAtPrefix", "Registry.List 1", "lists the children of a directory whose name continues with a digit", "K10", "a/b0/x",
+		[]replacement{{"server.go", "\tfor _, n := range d.nodes {\n\t\tfound = append(found, n.entry)\n\t}\n", `
+	for _, n := range d.nodes {
+		found = append(found, n.entry)
+	}
+	for path, other := range s.dirs {
+		if SABOTAGED && path == dir+"0" && dir != "" {
+			for _, n := range other.nodes {
+				found = append(found, n.entry)
+			}
+		}
+	}
+`}},
+	},
+	{
+		"txnIDZero", "Txn.ID 2", "draws one ID for all transactions of a handle without one", "K18", "a drawn id is used twice",
+		[]replacement{
+			{"client.go", "\tt.ID = t.ID.OrNew()\n", `
+	if zero := (registry.TxnID{}); SABOTAGED && t.ID == zero {
+		t.ID = c.drawn.OrNew()
+		if len(t.Then) > 2 {
+			c.drawn = t.ID
+		}
+	}
+	t.ID = t.ID.OrNew()
+`},
+			{"client.go", "\tisClosed bool\n", "\tisClosed bool\n\tdrawn registry.TxnID\n"},
+		},
+	},
 }
 
 // backendSabotages are sabotages of registry/backend.
