@@ -311,7 +311,11 @@ func manyGoneAtOnce(t *test) {
 		func(s registry.Session) { require.NoError(t, s.Close(t.within(t.ttl+slack))) },
 		func(s registry.Session) { t.store.Expire(s.ID()) },
 	}
-	for which, n := range draw(t, "owned keys of a session", 1_500, manyKeys, 1_026) {
+	sizes := []int{1_500, 1_026}
+	if t.bubble {
+		sizes = draw(t, "owned keys of a session", 1_500, manyKeys, 1_026)
+	}
+	for which, n := range sizes {
 		end := ends[which%2]
 		s := t.longSession(a)
 		var conds []registry.Cond // of the first and the last key of some commits
@@ -320,7 +324,8 @@ func manyGoneAtOnce(t *test) {
 			for i := range ops {
 				ops[i] = registry.CreateOwned(dirs[i%2].Join(fmt.Sprintf("~%04d", start+i)), nil, s.ID())
 			}
-			rev := t.commitOps(a, ops...)
+			rev, err := registry.Apply(t.ctx, a, registry.Txn{Then: ops}) // a busy store may be slow to answer one of many
+			require.NoError(t, err, "create %d owned keys", n)
 			if start%(4*perTxn) == 0 || start+perTxn >= n {
 				conds = append(conds, registry.At(ops[0].Key, rev), registry.At(ops[len(ops)-1].Key, rev))
 			}
