@@ -13,6 +13,11 @@ import (
 // waits for ever on a silent server. If ctx ends first, the error wraps the cause of ctx; it
 // also wraps ErrUnavailable or, of a Txn, ErrNotApplied or ErrUnknownOutcome, unless that cause
 // is an error of this package. Keys are checked before anything is sent.
+//
+// The promises hold while the store keeps what it has committed. If it is wiped, replaced or set back
+// to an earlier state, a handle continues with the state that it finds: Revs may be lower than before,
+// reads go back once, and watchers receive a Snapshot. A session survives only if the store still
+// has it.
 type Registry interface {
 	// Get returns the entry at key, or ErrNotFound. The value is the caller's.
 	//

@@ -64,6 +64,7 @@ func (b *batches) snapshot(entries []registry.Entry, rev registry.Rev) {
 	}
 	b.kind, b.rev = registry.Snapshot, rev
 	clear(b.pending)
+	clear(b.delivered) // the Revs of a store that was set back are lower than those
 	for i := range entries {
 		e := &entries[i]
 		b.pending[e.Key] = Change{Key: e.Key, Rev: e.Modified, Entry: e}
@@ -147,7 +148,6 @@ func (b *batches) takePending() (registry.Batch, error) {
 	}
 	batch := registry.Batch{Kind: b.kind, Rev: b.rev}
 	if b.kind == registry.Snapshot {
-		clear(b.delivered)
 		batch.Puts = make([]registry.Entry, 0, len(b.pending))
 	}
 	for key, c := range b.pending {

@@ -153,6 +153,15 @@ func TestWatcher(t *testing.T) {
 			b.delta(gone("b", 7))
 			require.Equal(t, delta(7, nil, "b"), next(t, b))
 		},
+		"a change after a Snapshot of a store that was set back is delivered": func(t *testing.T, b *batches) {
+			b.snapshot([]registry.Entry{entry("a", 50)}, rev(60))
+			next(t, b)
+			b.snapshot(nil, rev(5))
+			b.delta(put("a", 6))
+			require.Equal(t, []registry.Entry{entry("a", 6)}, next(t, b).Puts)
+			b.delta(put("a", 7))
+			require.Equal(t, delta(7, []registry.Entry{entry("a", 7)}), next(t, b))
+		},
 		"no batch is older than the one before it": func(t *testing.T, b *batches) {
 			b.snapshot([]registry.Entry{entry("a", 5), entry("b", 6)}, rev(9))
 			next(t, b)

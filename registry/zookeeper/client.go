@@ -2,8 +2,12 @@ package zookeeper
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/backend"
@@ -30,6 +34,7 @@ type Client struct {
 	deleted deletedKeys
 
 	malformedAt atomic.Int64 // when reportMalformed last logged, in seconds since 1970
+	lossAt      atomic.Int64 // when reportLostCommits last logged, in seconds since 1970
 }
 
 var _ registry.Registry = (*Client)(nil)
@@ -102,6 +107,47 @@ func (c *Client) noteSeen(zxid int64) {
 			return
 		}
 	}
+}
+
+// verifyStore makes a commit that changes nothing on a new connection of the base link, to find out whether
+// the store has lost commits. If it has not, the member has caught up with the handle when it answers.
+func (c *Client) verifyStore(conn *zk.Conn, w *memberConn) error {
+	seen := c.seen.Load()
+	if seen == 0 {
+		return nil // Open makes a commit later
+	}
+	_, err := conn.Multi(&zk.CheckVersionRequest{Path: c.layout.root, Version: -1})
+	if err != nil && connectionLost(err) {
+		return err
+	}
+	c.versions.clear()               // it may be another store, in which the same version is another value
+	c.compareCommit(c.base, w, seen) // a refusal, as of a namespace that does not exist, is a commit as well
+	return nil
+}
+
+// compareCommit detects that the store has lost commits. It is called after a commit on l; w was the
+// connection, and seen the value of c.seen, before the request was sent.
+//
+// In one store, a commit has a higher zxid than every state that a client has observed before: a majority
+// has stored that state and takes part in the commit. So a lower zxid is a proof. A member that lags, a
+// leader that was cut off and an election never cause it.
+func (c *Client) compareCommit(l *link, w *memberConn, seen int64) {
+	if w == nil || l.currentConn() != w {
+		return // the answer may have come over another connection
+	}
+	commit := w.zxid.Load()
+	if commit >= seen || !c.seen.CompareAndSwap(seen, commit) {
+		return
+	}
+	c.versions.clear()
+	c.reapedCount.Store(0) // a wrong count is corrected by the first refusal
+	c.mu.Lock()
+	sessions := slices.Collect(maps.Values(c.sessions))
+	c.mu.Unlock()
+	for _, s := range sessions {
+		s.Vanished() // an earlier state of the store may still contain it
+	}
+	c.reportLostCommits(seen, commit)
 }
 
 // Close implements registry.Registry.

@@ -32,6 +32,10 @@
 // first makes a commit that changes nothing, because a leader that was cut off answers a sync
 // until it notices. A List is Atomic if nothing in the directory changed while it was read.
 //
+// If the ensemble was wiped, replaced or set back, the handle detects it by the zxid of a commit, which
+// is then lower than one that it has observed. It logs a warning, its sessions are lost, and it continues
+// with the state that it finds. A member that lags is never taken for such a store.
+//
 // Each session has a connection of its own, which a Txn with a CreateOwned uses: all owned keys
 // that it creates must belong to one session of this handle. If the connection breaks, the Txn
 // waits until the session is reconnected or lost, so that its error can state the outcome.

@@ -36,6 +36,7 @@ type link struct {
 	address       string        // of conn
 	granted       zkwire.Grant  // in the last greeting
 	authenticated bool          // the library has the credentials
+	downSince     time.Time     // when the link was last up; zero if it never was, or is
 	ended         bool          // shutDown was called
 }
 
@@ -53,7 +54,10 @@ type linkConfig struct {
 	// oneSession: the link is over when the server has ended the session. Otherwise the library
 	// begins another session by itself and sends it the requests that were queued for the old
 	// one.
-	oneSession   bool
+	oneSession bool
+	// verify checks a connection whose greeting named no zxid, before the link is up: the member may
+	// be behind what the handle has observed, or the store may be another one. nil: nothing to check.
+	verify       func(conn *zk.Conn, w *memberConn) error
 	onWatchEvent func(zk.Event)  // for watch events; must not block
 	onState      func(linkState) // called in order, from one goroutine; may be nil
 	onMalformed  func(address string, err error)
@@ -143,7 +147,7 @@ func (l *link) dialMember(address string, r *route) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &memberConn{Conn: conn, greetingTimeout: bound, hideZxids: l.config.oneConnection, granted: l.setGranted, failed: func(err error) {
+	w := &memberConn{Conn: conn, greetingTimeout: bound, hideZxids: l.config.oneConnection, forgetZxid: l.isForgotten(), granted: l.setGranted, failed: func(err error) {
 		if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
 			err = fmt.Errorf("%w; or it refuses more connections of this host (maxClientCnxns, by default 60; a handle has up to 3)", err)
 		}
@@ -157,6 +161,16 @@ func (l *link) dialMember(address string, r *route) (net.Conn, error) {
 	}
 	l.conn, l.address = w, address
 	return w, nil
+}
+
+// isForgotten reports whether the link has been down for so long that its server session is over. A server
+// refuses a greeting whose zxid is above its own, and so does each server of a store that was replaced.
+// A link of one session never forgets: it ends with its session.
+func (l *link) isForgotten() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	timeout := max(l.config.timeout, l.granted.Timeout)
+	return l.config.verify != nil && !l.downSince.IsZero() && time.Since(l.downSince) > timeout
 }
 
 func (l *link) setGranted(g zkwire.Grant) {
@@ -178,8 +192,11 @@ func (l *link) onEvent(e zk.Event) {
 	defer l.mu.Unlock()
 	switch e.State {
 	case zk.StateHasSession:
-		if len(l.config.auth) > 0 && !l.authenticated {
-			l.goLocked(l.authenticate)
+		w := l.conn
+		authenticate := len(l.config.auth) > 0 && !l.authenticated
+		verify := l.config.verify != nil && !w.namedZxid.Load()
+		if authenticate || verify {
+			l.goLocked(func() { l.prepare(w, authenticate, verify) })
 			return
 		}
 		l.setState(linkUp)
@@ -197,19 +214,28 @@ func (l *link) onEvent(e zk.Event) {
 	}
 }
 
-// authenticate passes the credentials to the library, which sends them now and on each later
-// connection.
-func (l *link) authenticate() {
-	for _, a := range l.config.auth {
-		if err := l.library.AddAuth(a.scheme, a.data); err != nil {
-			l.hangUp()
+// prepare makes the link up when w is authenticated and verified. It passes the credentials to the
+// library, which sends them now and on each later connection.
+func (l *link) prepare(w *memberConn, authenticate, verify bool) {
+	defer time.AfterFunc(l.config.timeout, func() { w.Close() }).Stop() // a leader that was cut off never commits
+	if authenticate {
+		for _, a := range l.config.auth {
+			if err := l.library.AddAuth(a.scheme, a.data); err != nil {
+				w.Close()
+				return
+			}
+		}
+	}
+	if verify {
+		if err := l.config.verify(l.library, w); err != nil {
+			w.Close()
 			return
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.authenticated = true
-	if l.library.State() == zk.StateHasSession {
+	l.authenticated = l.authenticated || authenticate
+	if l.conn == w && l.library.State() == zk.StateHasSession {
 		l.setState(linkUp)
 	}
 }
@@ -218,10 +244,13 @@ func (l *link) setState(s linkState) {
 	if l.state == s || l.state == linkOver {
 		return
 	}
+	if l.state == linkUp {
+		l.downSince = time.Now()
+	}
 	l.state = s
 	switch s {
 	case linkUp:
-		l.roundErr = nil
+		l.roundErr, l.downSince = nil, time.Time{}
 	case linkOver:
 		l.stopDialing()
 		close(l.overClosed)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,10 +21,24 @@ func (p libraryLogger) Printf(format string, args ...any) {
 // reportMalformed logs that a connection was closed because of a malformed frame, once a minute at most:
 // each connection may fail in the same way.
 func (c *Client) reportMalformed(address string, err error) {
-	now, last := time.Now().Unix(), c.malformedAt.Load()
-	if now-last < 60 || !c.malformedAt.CompareAndSwap(last, now) {
-		return
+	if isFirstOfMinute(&c.malformedAt) {
+		c.options.Logger.LogAttrs(context.Background(), slog.LevelWarn, "closed a connection whose bytes are not ZooKeeper's protocol",
+			slog.String("endpoint", address), slog.Any("error", err))
 	}
-	c.options.Logger.LogAttrs(context.Background(), slog.LevelWarn, "closed a connection whose bytes are not ZooKeeper's protocol",
-		slog.String("endpoint", address), slog.Any("error", err))
+}
+
+// reportLostCommits logs that the store has lost commits, once a minute at most: a batch of a watch that a
+// reader receives late makes the handle detect the same loss again.
+func (c *Client) reportLostCommits(seen, commit int64) {
+	if isFirstOfMinute(&c.lossAt) {
+		c.options.Logger.LogAttrs(context.Background(), slog.LevelWarn, "the store has lost commits that this handle has observed: it was wiped, "+
+			"replaced or set back; from now on, reads return its present state. Restore the store unless it is new on purpose",
+			slog.Int64("observed_zxid", seen), slog.Int64("zxid", commit))
+	}
+}
+
+// isFirstOfMinute reports whether last is at least a minute ago, and sets it to the present then.
+func isFirstOfMinute(last *atomic.Int64) bool {
+	now, before := time.Now().Unix(), last.Load()
+	return now-before >= 60 && last.CompareAndSwap(before, now)
 }

@@ -38,7 +38,7 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 	if o.Username != "" && o.TLS == nil {
 		cleartext.WarnPassword(o.Logger, o.Endpoints)
 	}
-	c.base = newLink(c.completeLinkConfig(linkConfig{timeout: linkTimeout, onState: c.preferBaseMember}))
+	c.base = newLink(c.completeLinkConfig(linkConfig{timeout: linkTimeout, onState: c.preferBaseMember, verify: c.verifyStore}))
 	if err := c.base.start(); err != nil {
 		return nil, fmt.Errorf("open zookeeper: %w", err)
 	}

@@ -62,11 +62,24 @@ func (c *Client) catchUp(ctx context.Context, l *link, zxid int64) error {
 func (c *Client) commitBarrier(ctx context.Context) error { return c.commitNoChange(ctx, c.base) }
 
 func (c *Client) commitNoChange(ctx context.Context, l *link) error {
-	_, err := callWithRetry(ctx, l, func(conn *zk.Conn) ([]zk.MultiResponse, error) {
-		return conn.Multi(&zk.CheckVersionRequest{Path: c.layout.root, Version: -1})
-	})
-	if c.options.ReadOnly && errors.Is(err, zk.ErrNoNode) { // the refusal is a commit as well
-		return nil
+	seen, w := c.seen.Load(), l.currentConn()
+	commit := func() error {
+		_, err := callWithRetry(ctx, l, func(conn *zk.Conn) ([]zk.MultiResponse, error) {
+			return conn.Multi(&zk.CheckVersionRequest{Path: c.layout.root, Version: -1})
+		})
+		return err
+	}
+	err := commit()
+	if errors.Is(err, zk.ErrNoNode) {
+		err = nil // the refusal is a commit as well
+		if !c.options.ReadOnly {
+			if err = c.createLayout(ctx); err == nil {
+				err = commit()
+			}
+		}
+	}
+	if err == nil {
+		c.compareCommit(l, w, seen)
 	}
 	return err
 }

@@ -90,12 +90,24 @@ func (s *session) createZnode(ctx context.Context) (sent backend.Instant, id reg
 	// The server's own ID may repeat after a restart with a clock that was set back.
 	id = registry.SessionID(fmt.Sprintf("%016x-%s", uint64(granted.Session), rand.Text()[:16]))
 	s.path, _ = s.client.layout.sessionPath(id)
-	s.znodeSeenOn.Store(s.link.currentConn())
-	sent = backend.Now()
-	// Not repeated after a lost connection, which may carry another server session then.
-	_, err = callOnce(ctx, s.link, func(conn *zk.Conn) (string, error) {
-		return conn.Create(s.path, []byte(sessionValue), zk.FlagEphemeral, s.client.options.ACL)
-	})
+	seen, w := s.client.seen.Load(), s.link.currentConn()
+	s.znodeSeenOn.Store(w)
+	create := func() error {
+		sent = backend.Now()
+		// Not repeated after a lost connection, which may carry another server session then.
+		_, err := callOnce(ctx, s.link, func(conn *zk.Conn) (string, error) {
+			return conn.Create(s.path, []byte(sessionValue), zk.FlagEphemeral, s.client.options.ACL)
+		})
+		return err
+	}
+	if err = create(); errors.Is(err, zk.ErrNoNode) { // the namespace was deleted
+		if err = s.client.createLayout(ctx); err == nil {
+			err = create()
+		}
+	}
+	if err == nil {
+		s.client.compareCommit(s.link, w, seen)
+	}
 	if err == nil && s.link.lastGrant().Session != granted.Session {
 		err = errors.New("the server has started another session")
 	}

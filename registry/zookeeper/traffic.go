@@ -32,10 +32,13 @@ type memberConn struct {
 	// the last one without a lock, and reads it from another goroutine if there are watches
 	// when it connects.
 	hideZxids bool
+	// forgetZxid clears the zxid in the greeting, which a server compares with its own.
+	forgetZxid bool
 
-	zxid     atomic.Int64 // highest in a reply; later replies are at least as new
-	closeXid atomic.Int32 // of the request to end the session; 0 before
-	closed   atomic.Bool  // the server has confirmed that request
+	namedZxid atomic.Bool  // the greeting had a zxid
+	zxid      atomic.Int64 // highest in a reply; later replies are at least as new
+	closeXid  atomic.Int32 // of the request to end the session; 0 before
+	closed    atomic.Bool  // the server has confirmed that request
 
 	mu      sync.Mutex
 	pending map[int32]zkwire.Op // requests without a reply, by xid
@@ -68,7 +71,10 @@ func (w *memberConn) boundDeadline(t time.Time) time.Time {
 // at once and when the connection ends. It would then hang for good if there is room for one
 // answer only, or if no goroutine reads the answers.
 func (w *memberConn) Write(b []byte) (int, error) {
-	if w.greeted.Load() && len(b) > lengthBytes {
+	switch {
+	case !w.greeted.Load():
+		b = w.adjustGreeting(b)
+	case len(b) > lengthBytes:
 		if r, ok := zkwire.ParseRequest(b[lengthBytes:]); ok {
 			w.setPending(r)
 			if r.Op == zkwire.Close {
@@ -80,6 +86,20 @@ func (w *memberConn) Write(b []byte) (int, error) {
 		w.Conn.Close()
 	}
 	return len(b), nil
+}
+
+// adjustGreeting returns the client's greeting, without the zxid if it is to be forgotten.
+func (w *memberConn) adjustGreeting(b []byte) []byte {
+	if len(b) < greetingZxidEnd {
+		return b
+	}
+	b = bytes.Clone(b)
+	zxid := b[greetingZxidBegin:greetingZxidEnd]
+	if w.forgetZxid {
+		clear(zxid)
+	}
+	w.namedZxid.Store(binary.BigEndian.Uint64(zxid) != 0)
+	return b
 }
 
 func (w *memberConn) setPending(r zkwire.Request) {
@@ -123,6 +143,12 @@ const lengthBytes = 4
 const (
 	zxidBegin = lengthBytes + 4
 	zxidEnd   = zxidBegin + 8
+)
+
+// The position of the zxid in the frame of the client's greeting, after the version.
+const (
+	greetingZxidBegin = lengthBytes + 4
+	greetingZxidEnd   = greetingZxidBegin + 8
 )
 
 // keptFrame is the size up to which the buffer of a frame is kept for the next one.

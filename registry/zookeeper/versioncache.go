@@ -53,6 +53,12 @@ func (c *versionCache) get(key registry.Key, reaped int32) (cachedZnode, bool) {
 	return f, ok && f.reaped == reaped
 }
 
+func (c *versionCache) clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.recent, c.older = nil, nil
+}
+
 func (c *versionCache) drop(key registry.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

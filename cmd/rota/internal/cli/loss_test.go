@@ -98,10 +98,19 @@ func perJob(runs map[string]int) map[string]int {
 	return all
 }
 
-// TestStoreLoss_OnEtcd replaces a server by an empty one while a process runs.
-func TestStoreLoss_OnEtcd(t *testing.T) {
-	server := servertest.StartEtcd(t, testserver.EtcdOptions{})
-	url := "etcd://" + server.Addrs()[0] + "/prefix"
+// TestStoreLoss_OnServers replaces a server by an empty one while a process runs.
+func TestStoreLoss_OnServers(t *testing.T) {
+	t.Run("etcd", func(t *testing.T) {
+		server := servertest.StartEtcd(t, testserver.EtcdOptions{})
+		testReplacedServer(t, server.Members()[0], "etcd://"+server.Addrs()[0]+"/prefix")
+	})
+	t.Run("zookeeper", func(t *testing.T) {
+		server := servertest.StartZooKeeper(t, testserver.ZooKeeperOptions{})
+		testReplacedServer(t, server.Members()[0], "zookeeper://"+server.Addrs()[0]+"/prefix")
+	})
+}
+
+func testReplacedServer(t *testing.T, server *testserver.Member, url string) {
 	command := func(line string) result {
 		s := settings.New(nil)
 		s.Getenv = func(name string) string {
@@ -134,7 +143,7 @@ func TestStoreLoss_OnEtcd(t *testing.T) {
 	held.take()
 
 	before := free.highest()
-	require.NoError(t, server.Members()[0].Replace(t.Context()))
+	require.NoError(t, server.Replace(t.Context()))
 	await(func() bool { return free.highest() > before })
 	assert.Contains(t, logged.String(), "the store has lost records")
 	assert.Contains(t, command("jobs").out, "paused")
