@@ -7,13 +7,13 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// RaiseFences makes the fences of instances that join from now on greater than above, in all
+// RaiseFences makes the fences of all claims from now on greater than above, in all
 // groups of the namespace. It is for a store that was restored from a backup or replaced: its
 // commit numbers, and with them fences, begin lower than before. Pass the greatest fence that any
 // system has stored. Fences that are greater already stay. Processes that run while a store is
 // replaced or set back raise the base themselves, see StoreLoss.
 //
-// An instance keeps the base that it read when it joined. So stop all processes, restore the
+// Fences of claims that were made before it stay lower. So stop all processes, restore the
 // store, call RaiseFences, and start the processes again.
 func (o *Operator) RaiseFences(ctx context.Context, above uint64) error {
 	if above > record.MaxNumber {

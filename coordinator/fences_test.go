@@ -2,6 +2,7 @@ package coordinator_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -47,6 +48,29 @@ func TestOperator_RaiseFences(t *testing.T) {
 		before := fenceOf(t, server.Client("a"))
 		require.NoError(t, op.RaiseFences(t.Context(), before+1_000_000))
 		assert.Greater(t, fenceOf(t, server.Client("a")), before+1_000_000)
+	})
+	bubble("makes the fences of later claims of an instance greater that has joined", func(t *testing.T, server *memory.Server, op *coordinator.Operator) {
+		ctx, leave := context.WithCancel(t.Context())
+		fences := make(chan uint64)
+		release := make(chan error)
+		var joined sync.WaitGroup
+		joined.Go(func() {
+			assert.NoError(t, coordinator.Join(ctx, server.Client("a"), coordinator.Config{Namespace: "test", Shards: 1, Own: func(ctx context.Context, s coordinator.Owned) error {
+				fences <- s.Fence
+				select {
+				case err := <-release:
+					return err
+				case <-ctx.Done():
+					return nil
+				}
+			}}))
+		})
+		assert.Less(t, <-fences, uint64(1<<40))
+		require.NoError(t, op.RaiseFences(t.Context(), 1<<40))
+		release <- errors.New("again")
+		assert.Greater(t, <-fences, uint64(1<<40))
+		leave()
+		joined.Wait()
 	})
 	bubble("works before the first instance has joined", func(t *testing.T, server *memory.Server, op *coordinator.Operator) {
 		require.NoError(t, op.RaiseFences(t.Context(), 1<<40))

@@ -42,9 +42,9 @@ type Config struct {
 	Work         Work
 	Log          *slog.Logger
 	Blocked      *BlockedShards
-	FenceBase    uint64
-	AwaitsReturn bool // the member has a restart grace: its shards may wait for its return
-	Closed       bool // the member drains already
+	Namespace    Namespace // as read when the incarnation joined
+	AwaitsReturn bool      // the member has a restart grace: its shards may wait for its return
+	Closed       bool      // the member drains already
 
 	Clock     func() time.Time // of day: fires are due by it, and nothing else uses it
 	MaxSkew   time.Duration    // 0: clocks are not compared
@@ -53,7 +53,30 @@ type Config struct {
 	SetSupported func(job string, all bool)           // records whether all definitions in force of a job can be compiled here
 	PublishAhead func(job string, ahead record.Ahead) // publishes the instant ahead of this clock that shards wait for; zero: none wait
 	OnClockJump  func()
-	Events       event.Hooks
+	// ReadNamespace reads the namespace's record anew. It may block. An error that wraps ErrSessionLost
+	// means that the record belongs to other records than those of the join.
+	ReadNamespace func(context.Context) (Namespace, error)
+	Events        event.Hooks
+}
+
+// Namespace is what claims need of the namespace's record.
+type Namespace struct {
+	FenceBase uint64
+	// Claims rest on the record at Rev, so that all of them have the highest fence base that is stored. A
+	// zero Rev means that the record has been deleted.
+	Rev           registry.Rev
+	Unconditional bool // claims do not rest on the record, since its value is foreign
+}
+
+// requirements returns the conditions of claims by which the record is as it was read.
+func (n Namespace) requirements(key registry.Key) []registry.Cond {
+	switch {
+	case n.Unconditional:
+		return nil
+	case n.Rev.IsZero():
+		return []registry.Cond{registry.Absent(key)}
+	}
+	return []registry.Cond{registry.At(key, n.Rev)}
 }
 
 // Claimer writes an incarnation's claims records: it claims due fires, starts their runs, and
@@ -88,6 +111,7 @@ type Claimer struct {
 
 	WritesInFlight int
 	LastCommit     uint64 // the newest commit of this claimer
+	SetBack        bool   // the store was set back to an earlier state while the session lived
 	results        chan WriteResult
 	startQueue     []startingRuns // claimed and not started, because the session was suspended
 }

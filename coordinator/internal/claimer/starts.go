@@ -50,7 +50,7 @@ func (c *Claimer) startRuns(ctx context.Context, b startingRuns) {
 		r := Run{
 			Job: j.Claims.Job, Program: b.programs[g.Epoch], Shards: e.Job().Shards, Targets: e.Job().Shards,
 			Fire: g.Fire.Time(), Attempt: g.Attempt, Rerun: g.Attempt > 1, Retry: g.IsRetry(), Retries: g.Retries, Trigger: g.Trigger, Missed: g.Missed,
-			Fence: c.FenceBase + b.rev.Seq, Session: c.Session.ID(),
+			Fence: c.Namespace.FenceBase + b.rev.Seq, Session: c.Session.ID(),
 		}
 		if t := b.plan.Trigger(g.Trigger); t != nil {
 			r.Targets = due.TriggerTargets(*t, e).Len()

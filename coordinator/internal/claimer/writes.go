@@ -31,6 +31,26 @@ type WriteResult struct {
 	Load batch.Load[*PendingWrite]
 	Rev  registry.Rev
 	Err  error
+
+	seen         uint64    // the newest commit that the claimer knew when the transaction was sent
+	namespace    Namespace // as read after a conflict at its record
+	namespaceErr error
+}
+
+// The items of a transaction before those of jobs.
+const (
+	aliveItem = iota
+	namespaceItem
+)
+
+// conflictsAtNamespace reports whether the namespace's record has changed since it was read.
+func (w *WriteResult) conflictsAtNamespace() bool {
+	refusal, refused := batch.FindConflict(w.Err)
+	if !refused || refusal.Index != namespaceItem {
+		return false
+	}
+	_, ofJob := w.Load.PartOf(namespaceItem)
+	return !ofJob
 }
 
 // startWrites decides on the dirty jobs and sends their writes, while fewer than maxWrites
@@ -47,11 +67,23 @@ func (c *Claimer) startWrites(ctx context.Context, clock time.Time) {
 			c.releaseEnds(e.Job)
 		}
 		c.WritesInFlight++
+		w := WriteResult{Load: *ld, seen: c.newestCommit()}
 		go func() { // at most maxWrites at once; each ends with ctx
-			rev, err := registry.Apply(ctx, c.Reg, ld.Txn)
-			c.results <- WriteResult{*ld, rev, err}
+			w.Rev, w.Err = registry.Apply(ctx, c.Reg, ld.Txn)
+			if w.conflictsAtNamespace() {
+				w.namespace, w.namespaceErr = c.ReadNamespace(ctx)
+			}
+			c.results <- w
 		}()
 	}
+}
+
+// newestCommit returns the newest commit that the claimer knows of.
+func (c *Claimer) newestCommit() uint64 {
+	if c.Plans == nil {
+		return c.LastCommit
+	}
+	return max(c.LastCommit, c.Plans.Feed.NewestCommit())
 }
 
 // drainWrites waits for the transactions in flight, which end with ctx.
@@ -64,7 +96,8 @@ func (c *Claimer) drainWrites() {
 // NextWrite decides on dirty jobs in order, until a transaction is full, and returns the
 // transaction; nil if no job has anything to write.
 func (c *Claimer) NextWrite(clock time.Time) *batch.Load[*PendingWrite] {
-	load := batch.NewPacker[*PendingWrite]([]registry.Cond{registry.Alive(c.Session.ID())}, c.Reg.Limits())
+	shared := append([]registry.Cond{aliveItem: registry.Alive(c.Session.ID())}, c.Namespace.requirements(c.Keys.Meta())...)
+	load := batch.NewPacker[*PendingWrite](shared, c.Reg.Limits())
 	decided := 0
 	for ; decided < len(c.dirty); decided++ {
 		j := c.dirty[decided]
@@ -187,6 +220,9 @@ func (c *Claimer) ApplyResult(ctx context.Context, w WriteResult) error {
 		}
 		return c.handleFailedWrite(w)
 	}
+	if w.Rev.Seq <= w.seen { // nothing has started: the fences of this commit are too low
+		return c.endAtSetBack()
+	}
 	c.LastCommit = max(c.LastCommit, w.Rev.Seq)
 	for _, e := range w.Load.Parts {
 		j := e.Job
@@ -213,8 +249,11 @@ func (c *Claimer) handleFailedWrite(w WriteResult) error {
 	refusal, refused := batch.FindConflict(w.Err)
 	switch {
 	case refused:
+		if w.conflictsAtNamespace() {
+			return c.applyNamespace(w)
+		}
 		part, ok := w.Load.PartOf(refusal.Index)
-		if !ok { // the condition that all share: the session is alive
+		if !ok { // the session is not alive
 			return fmt.Errorf("claim: %w: %w", registry.ErrSessionLost, w.Err)
 		}
 		e := w.Load.Parts[part]
@@ -233,11 +272,45 @@ func (c *Claimer) handleFailedWrite(w WriteResult) error {
 		return fmt.Errorf("claim: %w", w.Err)
 	default:
 		c.Log.Error("claims not written; trying again", "error", w.Err)
-		for _, e := range w.Load.Parts {
-			c.agenda.schedule(e.Job, record.InstantOf(c.Clock().Add(RefusedRetryDelay)))
-		}
+		c.retryLater(w)
 	}
 	return nil
+}
+
+func (c *Claimer) retryLater(w WriteResult) {
+	for _, e := range w.Load.Parts {
+		c.agenda.schedule(e.Job, record.InstantOf(c.Clock().Add(RefusedRetryDelay)))
+	}
+}
+
+// applyNamespace applies the record of the namespace, which has changed since it was read, and has the
+// jobs of w written again.
+func (c *Claimer) applyNamespace(w WriteResult) error {
+	switch err := w.namespaceErr; {
+	case errors.Is(err, registry.ErrSessionLost), errors.Is(err, registry.ErrClosed):
+		return fmt.Errorf("claim: %w", err)
+	case err != nil:
+		c.Log.Error("claims not written, as the record of the namespace cannot be read; trying again", "error", err)
+		c.retryLater(w)
+		return nil
+	}
+	read := w.namespace
+	if !read.Rev.IsZero() && read.Rev.Seq < w.Load.Txn.If[namespaceItem].Rev.Seq {
+		return c.endAtSetBack()
+	}
+	read.FenceBase = max(read.FenceBase, c.Namespace.FenceBase)
+	c.Namespace = read // an outdated answer makes the next write read the record again
+	for _, e := range w.Load.Parts {
+		c.MarkDirty(e.Job)
+	}
+	return nil
+}
+
+// endAtSetBack ends the incarnation because the store was set back. In one store, each commit has a higher
+// number than all that were known when it was requested.
+func (c *Claimer) endAtSetBack() error {
+	c.SetBack = true
+	return fmt.Errorf("claim: %w: the store was set back to an earlier state", registry.ErrSessionLost)
 }
 
 // findRefusalCause returns why the store has refused a transaction, 0 if it was given up here.
@@ -245,6 +318,8 @@ func findRefusalCause(w WriteResult) event.RefusalCause {
 	if refusal, refused := batch.FindConflict(w.Err); refused {
 		_, ofJob := w.Load.PartOf(refusal.Index)
 		switch {
+		case w.conflictsAtNamespace():
+			return event.RefusedByRecord
 		case !ofJob:
 			return event.RefusedBySession
 		case refusal.Index < len(w.Load.Txn.If):

@@ -42,7 +42,8 @@ func (s liveSession) State() (registry.SessionState, time.Time) {
 func (x *explorer) claimerOf(s *world, p *process) (*claimer.Claimer, *claimer.JobState) {
 	l := claimer.New(claimer.Config{
 		Clock: func() time.Time { return s.clock().Time() }, Keys: x.keys, Reg: &recordingRegistry{store: &s.store}, Session: liveSession{id: p.session}, Me: p.inc, Work: x.work, Log: x.log,
-		Blocked: &claimer.BlockedShards{Running: map[string]shardset.Set{}, Old: map[string]shardset.Set{}, OnUnblocked: func() {}}, Closed: p.draining,
+		Namespace: claimer.Namespace{Unconditional: true}, // no world changes the record of the namespace
+		Blocked:   &claimer.BlockedShards{Running: map[string]shardset.Set{}, Old: map[string]shardset.Set{}, OnUnblocked: func() {}}, Closed: p.draining,
 	}, nil)
 	l.Draining, l.MayClaim, l.Flushing, l.Running = p.draining, !p.draining, true, p.running.Len()
 	l.Inbox.Running = p.running.Len()

@@ -41,6 +41,8 @@ type witness struct {
 // guardSites are all places in coordinator and executor.
 var guardSites = []guardSite{
 	{"Claimer.NextWrite Alive", []string{"claim: alive"}},
+	{"Namespace.requirements Absent", []string{"claim: no other"}},
+	{"Namespace.requirements At", []string{"claim: other as known"}},
 	{"Claimer.composeShare At", []string{"claim: plan as known"}},
 	{"Claimer.composeShare Create", []string{"claim: first claims"}},
 	{"Claimer.composeShare Set", []string{"claim: set claims"}},
@@ -162,6 +164,8 @@ var testedElsewhere = map[string]string{
 	"save: set state":            "TestOwned_Save/does not overwrite what another hand has written, until State has been called",
 	"operate: alive":             "TestRun_CommitIsJudgedByTheStore, of package executor",
 	"operate: first other":       "TestMember_FenceBase",
+	"claim: other as known":      "TestStoreLoss_FencesOfAProcessThatRemembersNothing",
+	"claim: no other":            "TestStoreLoss_FencesOfAProcessThatRemembersNothing",
 	"operate: set other":         "TestStoreLoss_Guards",
 }
 

@@ -20,7 +20,7 @@ var ErrNameTaken = errors.New("instance name taken")
 // enterNamespace checks that this version may use the namespace, and joins the group. If records that
 // this process remembers are lost, it raises the fences and restores intents before it returns.
 func (m *Member) enterNamespace(ctx context.Context, in *Incarnation) (published PublishedState, err error) {
-	meta, err := m.readMeta(ctx, 0)
+	meta, rev, err := m.readMeta(ctx, 0)
 	if err == nil && m.seen.noticesLoss(&meta) {
 		err = m.handleLoss(ctx, &meta) // before a plan of a paused job can be made
 	}
@@ -28,7 +28,7 @@ func (m *Member) enterNamespace(ctx context.Context, in *Incarnation) (published
 		published, err = m.joinGroup(ctx, in)
 	}
 	if err == nil && m.seen.hasRewound(&meta, published.Rev.Seq) {
-		if meta, err = m.readMeta(ctx, published.Rev.Seq); err == nil && m.seen.noticesLoss(&meta) {
+		if meta, rev, err = m.readMeta(ctx, published.Rev.Seq); err == nil && m.seen.noticesLoss(&meta) {
 			err = m.handleLoss(ctx, &meta)
 		}
 	}
@@ -36,7 +36,7 @@ func (m *Member) enterNamespace(ctx context.Context, in *Incarnation) (published
 		if m.seen.id != "" && m.seen.id != meta.ID && meta.Incident == nil {
 			m.Log.Info("the store was replaced or set back, and an operator has acknowledged it", "from", m.seen.id, "id", meta.ID, "fence_base", meta.FenceBase)
 		}
-		in.fenceBase = meta.FenceBase
+		in.metaID, in.namespace = meta.ID, claimer.Namespace{FenceBase: meta.FenceBase, Rev: rev}
 		m.seen.adopt(&meta, published.Rev.Seq)
 	}
 	return published, err
@@ -45,9 +45,9 @@ func (m *Member) enterNamespace(ctx context.Context, in *Incarnation) (published
 // readMeta reads the record of the namespace, and fails if the namespace has a newer format. The first
 // member creates the record. One that remembers another state of the store than it finds writes that
 // into the record. joinCommit is as in storeMemory.reconcile.
-func (m *Member) readMeta(ctx context.Context, joinCommit uint64) (record.Meta, error) {
+func (m *Member) readMeta(ctx context.Context, joinCommit uint64) (meta record.Meta, rev registry.Rev, err error) {
 	for {
-		meta := record.Meta{Format: record.Format}
+		meta = record.Meta{Format: record.Format}
 		e, err := m.Reg.Get(ctx, m.Keys.Meta(), Fresh)
 		switch {
 		case err == nil:
@@ -56,24 +56,24 @@ func (m *Member) readMeta(ctx context.Context, joinCommit uint64) (record.Meta, 
 				continue
 			}
 			if err != nil {
-				return meta, fmt.Errorf("read %s: %w", m.Keys.Meta(), err)
+				return meta, rev, fmt.Errorf("read %s: %w", m.Keys.Meta(), err)
 			}
 		case errors.Is(err, registry.ErrNotFound):
 		case m.shouldRetryMeta(err) && sleepContext(ctx, claimer.RefusedRetryDelay):
 			continue
 		case !registry.Retryable(err) || !sleepContext(ctx, readRetryDelay):
-			return meta, fmt.Errorf("read %s: %w", m.Keys.Meta(), err)
+			return meta, rev, fmt.Errorf("read %s: %w", m.Keys.Meta(), err)
 		default:
 			continue
 		}
 		exists := err == nil
 		next, changed := m.seen.reconcile(meta, exists, joinCommit, m.Name, record.InstantOf(m.Clock()))
 		if !changed {
-			return meta, nil
+			return meta, e.Modified, nil
 		}
 		value, err := record.Encode(next)
 		if err != nil {
-			return meta, err
+			return meta, rev, err
 		}
 		op := registry.Create(m.Keys.Meta(), value)
 		if exists {
@@ -81,7 +81,7 @@ func (m *Member) readMeta(ctx context.Context, joinCommit uint64) (record.Meta, 
 		}
 		_, err = registry.Apply(ctx, m.Reg, registry.Txn{Then: []registry.Op{op}})
 		if err != nil && !errors.Is(err, registry.ErrConflict) {
-			return meta, fmt.Errorf("write %s: %w", m.Keys.Meta(), err)
+			return meta, rev, fmt.Errorf("write %s: %w", m.Keys.Meta(), err)
 		}
 		// Another member may have written the record: read the stored version.
 	}
@@ -96,11 +96,44 @@ func (m *Member) shouldRetryMeta(err error) bool {
 	if err == nil || !m.hasJoined || errors.Is(err, record.ErrNewerFormat) || registry.Retryable(err) || errors.Is(err, registry.ErrClosed) {
 		return false
 	}
+	m.reportUnreadableMetaLocked(err)
+	return true
+}
+
+// reportUnreadableMetaLocked logs once that the namespace record cannot be read. m.mu is held.
+func (m *Member) reportUnreadableMetaLocked(err error) {
 	if !m.reportedMeta {
 		m.reportedMeta = true
 		m.Log.Error("cannot join again: the record of the namespace cannot be read; restore or delete it", "key", string(m.Keys.Meta()), "error", err)
 	}
-	return true
+}
+
+// rereadMeta reads the namespace record, which has changed since an incarnation read it. The incarnation
+// continues to claim while the record is missing or unreadable. It gives its session up if the record has
+// another ID, since it reports the loss and restores what it remembers when it joins again.
+func (m *Member) rereadMeta(ctx context.Context, in *Incarnation) (claimer.Namespace, error) {
+	e, err := m.Reg.Get(ctx, m.Keys.Meta(), Fresh)
+	foreign := errors.Is(err, registry.ErrForeign)
+	switch {
+	case errors.Is(err, registry.ErrNotFound): // the next process that joins creates it
+		return claimer.Namespace{}, nil
+	case err != nil && !foreign:
+		return claimer.Namespace{}, fmt.Errorf("read %s: %w", m.Keys.Meta(), err)
+	}
+	var meta record.Meta
+	if !foreign {
+		meta, err = record.DecodeMeta(e.Value)
+	}
+	if err != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.reportUnreadableMetaLocked(err)
+		return claimer.Namespace{Rev: e.Modified, Unconditional: foreign}, nil
+	}
+	if meta.ID != in.metaID && meta.ID != "" {
+		return claimer.Namespace{}, fmt.Errorf("%s has another ID: the store was replaced or set back: %w", m.Keys.Meta(), record.ErrEdited)
+	}
+	return claimer.Namespace{FenceBase: meta.FenceBase, Rev: e.Modified}, nil
 }
 
 // joinGroup stores the definitions that this process offers and creates its records. The name

@@ -78,7 +78,8 @@ type Incarnation struct {
 	plans        *feed.Feed[*record.Plan]
 	publishNudge chan struct{} // one slot: the member record may have to change
 	joinCommit   uint64        // the commit that created its records
-	fenceBase    uint64        // added to commit numbers to make fences
+	metaID       string        // the ID of the namespace's records
+	namespace    claimer.Namespace
 
 	// The control records that the incarnation knew at the end of its last term. Written by the loops,
 	// read when they have ended.
@@ -267,8 +268,9 @@ func (m *Member) handleUnblocked() {
 func (m *Member) configureClaimer(in *Incarnation, log *slog.Logger) claimer.Config {
 	cfg := claimer.Config{
 		Me: in.ID, Session: in.Session, Reg: m.Reg, Keys: m.Keys, Work: m.Work, Log: log, Blocked: &m.Blocked,
-		FenceBase: in.fenceBase, AwaitsReturn: m.grace > 0, Closed: m.isDraining(), Clock: m.Clock,
+		Namespace: in.namespace, AwaitsReturn: m.grace > 0, Closed: m.isDraining(), Clock: m.Clock,
 		SetSupported: m.setSupported, PublishAhead: m.publishAhead, OnClockJump: func() { m.reportClockJump(in) }, Events: m.events,
+		ReadNamespace: func(ctx context.Context) (claimer.Namespace, error) { return m.rereadMeta(ctx, in) },
 	}
 	if m.comparesClocks {
 		cfg.JumpLimit, cfg.MaxSkew = m.maxSkew/2, m.maxSkew

@@ -199,6 +199,129 @@ func TestStoreLoss_Wiped(t *testing.T) {
 	})
 }
 
+// startForgetful wipes the store while a, which remembers, is away, and starts b, which does not.
+func startForgetful(t *testing.T, g *membertest.Group) (b *membertest.Worker, before map[string]uint64, heal func()) {
+	t.Helper()
+	startPaused(t, g, 1)
+	_, _, before = takeRuns(g)
+	heal = g.Server.Partition("a")
+	g.Server.Wipe()
+	b = g.Start("b", coordtest.Def("free", 0, 4, ""))
+	membertest.SleepToMinute(10)
+	_, lowest, _ := takeRuns(g)
+	require.NotEmpty(t, lowest)
+	return b, before, heal
+}
+
+// awaitBase waits until the fence base has been raised, and drops the runs before.
+func awaitBase(g *membertest.Group) {
+	for readMeta(g).FenceBase == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	takeRuns(g)
+}
+
+func TestStoreLoss_FencesOfAProcessThatRemembersNothing(t *testing.T) {
+	membertest.RunBubble(t, "are above all earlier ones as soon as one that remembers has arrived", func(t *testing.T, g *membertest.Group) {
+		b, before, heal := startForgetful(t, g)
+		incarnation := b.Incarnation()
+		heal()
+		awaitBase(g)
+		g.Server.Partition("a") // so that b keeps the shards
+		membertest.SleepToMinute(15)
+		require.Equal(t, incarnation, b.Incarnation(), "it has not joined again")
+		_, lowest, _ := takeRuns(g)
+		require.NotEmpty(t, lowest)
+		checkFencesAbove(t, lowest, before)
+	})
+	membertest.RunBubble(t, "are above all earlier ones also if the record of the namespace was missing", func(t *testing.T, g *membertest.Group) {
+		b, before, heal := startForgetful(t, g)
+		incarnation := b.Incarnation()
+		g.RemoveRecord(g.Keys.Meta())
+		membertest.SleepToMinute(12)
+		runs, _, _ := takeRuns(g)
+		require.NotZero(t, runs["free"], "it claims on")
+		require.Equal(t, incarnation, b.Incarnation())
+		op, _ := g.NewOperator()
+		require.NoError(t, op.RaiseFences(t.Context(), 1<<45))
+		takeRuns(g)
+		membertest.SleepToMinute(15)
+		_, lowest, _ := takeRuns(g)
+		require.NotEmpty(t, lowest)
+		for _, low := range lowest {
+			assert.Greater(t, low, uint64(1<<45))
+		}
+		heal()
+		awaitBase(g)
+		membertest.SleepToMinute(20)
+		_, lowest, _ = takeRuns(g)
+		checkFencesAbove(t, lowest, before)
+	})
+	membertest.RunBubble(t, "grow as before if nobody remembers", func(t *testing.T, g *membertest.Group) {
+		startPaused(t, g, 1)
+		g.Members[0].Shutdown()
+		g.Server.Wipe()
+		g.Start("b", coordtest.Def("free", 0, 4, ""))
+		g.Start("c", coordtest.Def("free", 0, 4, ""))
+		takeRuns(g)
+		var before map[string]uint64
+		for range 5 {
+			time.Sleep(time.Minute)
+			_, lowest, highest := takeRuns(g)
+			require.NotEmpty(t, lowest)
+			checkFencesAbove(t, lowest, before)
+			before = highest
+		}
+		assert.Zero(t, readMeta(g).FenceBase)
+	})
+}
+
+func TestStoreLoss_AnUnreadableMetaStopsNoClaims(t *testing.T) {
+	membertest.RunBubble(t, "nor the raised base that replaces it", func(t *testing.T, g *membertest.Group) {
+		startPaused(t, g, 1)
+		id := readMeta(g).ID
+		incarnation := g.Members[0].Incarnation()
+		g.SpoilRecord(g.Keys.Meta())
+		takeRuns(g)
+		time.Sleep(3 * time.Minute)
+		runs, _, _ := takeRuns(g)
+		assert.GreaterOrEqual(t, runs["free"], 9)
+		assert.Equal(t, 1, g.Members[0].Log.Count("cannot join again: the record of the namespace cannot be read"))
+		g.WriteRecord(g.Keys.Meta(), fmt.Sprintf(`{"format":1,"fence_base":%d,"id":%q}`, 1<<45, id))
+		takeRuns(g)
+		time.Sleep(3 * time.Minute)
+		_, lowest, _ := takeRuns(g)
+		require.NotEmpty(t, lowest)
+		for _, low := range lowest {
+			assert.Greater(t, low, uint64(1<<45))
+		}
+		assert.Equal(t, incarnation, g.Members[0].Incarnation())
+	})
+}
+
+// TestStoreLoss_Upgrade has a namespace of a version that writes no ID.
+func TestStoreLoss_Upgrade(t *testing.T) {
+	membertest.RunBubble(t, "gives the namespace an ID, without a report", func(t *testing.T, g *membertest.Group) {
+		const base = 1 << 30
+		g.PutRecord(g.Keys.Meta(), fmt.Sprintf(`{"format":1,"fence_base":%d}`, base))
+		startPaused(t, g, 3)
+		meta := readMeta(g)
+		assert.NotEmpty(t, meta.ID)
+		assert.Empty(t, meta.Former)
+		assert.Nil(t, meta.Incident)
+		assert.EqualValues(t, base, meta.FenceBase)
+		for _, name := range []string{"a", "b", "c"} {
+			g.Server.Expire(name)
+		}
+		time.Sleep(time.Minute)
+		assert.Equal(t, meta.ID, readMeta(g).ID)
+		assert.Nil(t, readMeta(g).Incident)
+		for _, w := range g.Members {
+			assert.Zero(t, w.Log.Count(lossLine), w.Instance())
+		}
+	})
+}
+
 func TestStoreLoss_Rewound(t *testing.T) {
 	membertest.RunBubble(t, "is noticed, fences grow, and a pause since the backup is restored", func(t *testing.T, g *membertest.Group) {
 		defs := []string{coordtest.Def("free", 0, 4, ""), coordtest.Def("held", 0, 2, "")}

@@ -18,6 +18,8 @@ type storeMemory struct {
 	id    string // of the namespace's records
 	seq   uint64 // the highest commit
 	fence uint64 // no claim up to seq has a higher fence
+	// setBack is true if a commit of the last incarnation has shown that the store was set back.
+	setBack bool
 
 	reported string // the ID of the records with which this process reported a loss last
 
@@ -71,7 +73,7 @@ func (s *storeMemory) reconcile(meta record.Meta, exists bool, joinCommit uint64
 // hasRewound reports whether the commit of a join shows that commits are lost. In one store, each commit
 // has a higher number than all that were seen before it.
 func (s *storeMemory) hasRewound(meta *record.Meta, joinCommit uint64) bool {
-	return meta.ID == s.id && joinCommit != 0 && joinCommit <= s.seq
+	return meta.ID == s.id && (s.setBack || joinCommit != 0 && joinCommit <= s.seq)
 }
 
 // noticesLoss reports whether the process remembers records that are lost, and nobody has acknowledged
@@ -85,7 +87,8 @@ func (s *storeMemory) noticesLoss(meta *record.Meta) bool {
 func (m *Member) remember(in *Incarnation) {
 	s := &m.seen
 	s.seq = max(s.seq, in.plans.NewestCommit(), in.Elector.Feed.NewestCommit(), in.Claimer.LastCommit)
-	s.fence = max(s.fence, in.fenceBase+s.seq)
+	s.fence = max(s.fence, in.Claimer.Namespace.FenceBase+s.seq)
+	s.setBack = in.Claimer.SetBack
 	s.plans, s.controls, s.group = in.plans.Values(), nil, nil
 	if in.Elector.LedLast() {
 		s.controls, s.group = in.controls, in.group

@@ -35,7 +35,7 @@ Stop all instances, restore the store, run this command, and start the instances
 				if err := op.RaiseFences(ctx, above); err != nil {
 					return err
 				}
-				return c.print(cmd, view.Done{Verb: "raise-fences", Text: fmt.Sprintf("fences are above %d from the next start of each instance on", above)})
+				return c.print(cmd, view.Done{Verb: "raise-fences", Text: fmt.Sprintf("fences of claims are above %d from now on", above)})
 			})
 		},
 	}

@@ -6,7 +6,9 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -151,4 +153,63 @@ func testReplacedServer(t *testing.T, server *testserver.Member, url string) {
 	assert.Equal(t, 2, command("check").code)
 	require.Equal(t, exit.OK, command("acknowledge").code)
 	assert.NotContains(t, command("check").out, "wiped")
+}
+
+// fenceLog records the fences of a shard's runs, in order.
+type fenceLog struct {
+	mu     sync.Mutex
+	fences []uint64
+}
+
+func (l *fenceLog) Handle(_ context.Context, run *executor.Run) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fences = append(l.fences, run.Fence)
+	return nil
+}
+
+func (l *fenceLog) all() []uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.fences)
+}
+
+// TestStoreLoss_SetBackUnderALiveSession restores an earlier state of a server so quickly that the session
+// of the process survives.
+func TestStoreLoss_SetBackUnderALiveSession(t *testing.T) {
+	server := servertest.StartEtcd(t, testserver.EtcdOptions{}).Members()[0]
+	url := "etcd://" + server.Addr() + "/prefix"
+	reg, err := registryurl.Open(t.Context(), url, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	defer reg.Close(context.Background())
+	var logged output
+	e, err := executor.New(reg, "billing", executor.Options{Instance: "web-1", SessionTTL: time.Minute, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+	require.NoError(t, err)
+	var runs fenceLog
+	require.NoError(t, e.Register(executor.Job{Name: "free", Schedule: executor.Every(time.Second), Handler: &runs}))
+	require.NoError(t, e.Start(t.Context()))
+	defer func() { assert.NoError(t, e.Shutdown(context.Background())) }()
+	awaitRuns := func(n int) {
+		t.Helper()
+		require.Eventually(t, func() bool { return len(runs.all()) >= n }, time.Minute, 50*time.Millisecond, logged.String())
+	}
+	awaitRuns(2)
+	server.Kill()
+	saved := filepath.Join(t.TempDir(), "saved")
+	require.NoError(t, os.CopyFS(saved, os.DirFS(server.DataDir())))
+	require.NoError(t, server.Restart(t.Context()))
+	awaitRuns(len(runs.all()) + 12) // more commits than those of joining again
+	server.Kill()
+	require.NoError(t, os.RemoveAll(server.DataDir()))
+	require.NoError(t, os.CopyFS(server.DataDir(), os.DirFS(saved)))
+	require.NoError(t, os.Chmod(server.DataDir(), 0o700))
+	before := len(runs.all())
+	require.NoError(t, server.Restart(t.Context()))
+	awaitRuns(before + 4)
+	all := runs.all()
+	for i := 1; i < len(all); i++ {
+		assert.Greater(t, all[i], all[i-1], "run %d of %v", i, all)
+	}
+	assert.Equal(t, 1, strings.Count(logged.String(), "the store has lost records"))
+	assert.Contains(t, logged.String(), "kind=rewound")
 }
