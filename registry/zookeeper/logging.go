@@ -31,9 +31,10 @@ func (c *Client) reportMalformed(address string, err error) {
 // reader receives late makes the handle detect the same loss again.
 func (c *Client) reportLostCommits(seen, commit int64) {
 	if isFirstOfMinute(&c.lossAt) {
-		c.options.Logger.LogAttrs(context.Background(), slog.LevelWarn, "the store has lost commits that this handle has observed: it was wiped, "+
-			"replaced or set back; from now on, reads return its present state. Restore the store unless it is new on purpose",
-			slog.Int64("observed_zxid", seen), slog.Int64("zxid", commit))
+		c.options.Logger.LogAttrs(context.Background(), slog.LevelWarn, "the store has lost commits that this handle has observed",
+			slog.Int64("observed_zxid", seen), slog.Int64("zxid", commit),
+			slog.String("next", "reads return what the store contains now; sessions are lost"),
+			slog.String("remedy", "restore the store, unless it was emptied or set back on purpose"))
 	}
 }
 

@@ -290,7 +290,7 @@ func (c *Claimer) applyNamespace(w WriteResult) error {
 	case errors.Is(err, registry.ErrSessionLost), errors.Is(err, registry.ErrClosed):
 		return fmt.Errorf("claim: %w", err)
 	case err != nil:
-		c.Log.Error("claims not written, as the record of the namespace cannot be read; trying again", "error", err)
+		c.Log.Error("record of the namespace not read; claims wait; trying again", "error", err)
 		c.retryLater(w)
 		return nil
 	}
