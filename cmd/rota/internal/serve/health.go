@@ -20,25 +20,46 @@ const livenessTimeout = 2 * time.Second
 
 // health answers whether a process is alive and ready. It reads nothing from the store.
 type health struct {
-	stats  func() executor.Stats
-	asking chan struct{} // full while stats is called
+	metrics *prometheus.Registry
+	asking  chan struct{} // full while stats is called
 
 	mu    sync.Mutex
+	stats func() executor.Stats // nil until the executor exists
 	ready bool
 	state string // why it is not ready
 }
 
-// newHealth returns the handler of /livez, /readyz and /metrics. It observes ex: call it before Start.
-func newHealth(ex *executor.Executor, reg prometheus.Collector) http.Handler {
-	h := &health{stats: ex.Stats, asking: make(chan struct{}, 1), state: "the instance has not joined yet"}
-	ex.Observe(executor.Observer{SessionChanged: h.recordSession})
-	metrics := prometheus.NewRegistry()
-	metrics.MustRegister(rotaprom.Collector(ex), reg, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+// newHealth returns the health of a process that has no executor yet.
+func newHealth() *health {
+	h := &health{metrics: prometheus.NewRegistry(), asking: make(chan struct{}, 1), state: "no store has answered yet"}
+	h.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return h
+}
+
+// handler returns the handler of /livez, /readyz and /metrics.
+func (h *health) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", h.serveLive)
 	mux.HandleFunc("GET /readyz", h.serveReady)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(h.metrics, promhttp.HandlerOpts{}))
 	return mux
+}
+
+// observe makes the health that of an executor and its registry. Call it before Start.
+func (h *health) observe(ex *executor.Executor, reg prometheus.Collector) {
+	h.setState("the instance has not joined yet")
+	ex.Observe(executor.Observer{SessionChanged: h.recordSession})
+	h.metrics.MustRegister(rotaprom.Collector(ex), reg)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stats = ex.Stats
+}
+
+// setState records why the process is not ready.
+func (h *health) setState(why string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ready, h.state = false, why
 }
 
 // newProfiles returns the handler of /debug/pprof/.
@@ -87,6 +108,12 @@ func (h *health) serveLive(w http.ResponseWriter, _ *http.Request) {
 // answers reports whether the executor returns its state in time, which needs the locks that its loops
 // use. At most one call waits for it, whatever the number of requests.
 func (h *health) answers() bool {
+	h.mu.Lock()
+	stats := h.stats
+	h.mu.Unlock()
+	if stats == nil {
+		return true
+	}
 	timeout := time.After(livenessTimeout)
 	select {
 	case h.asking <- struct{}{}:
@@ -95,7 +122,7 @@ func (h *health) answers() bool {
 	}
 	answered := make(chan struct{})
 	go func() {
-		h.stats()
+		stats()
 		<-h.asking
 		close(answered)
 	}()

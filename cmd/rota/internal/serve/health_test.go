@@ -32,7 +32,8 @@ func TestHealth_FollowsTheSession(t *testing.T) {
 		store := memory.New()
 		ex, err := executor.New(store.Client("a"), "test", executor.Options{Instance: "a", Logger: (&journal{}).logger()})
 		require.NoError(t, err)
-		h := newHealth(ex, registryMetrics())
+		of := newHealth()
+		h := of.handler()
 		is := func(ready int, state string) {
 			t.Helper()
 			synctest.Wait()
@@ -43,6 +44,10 @@ func TestHealth_FollowsTheSession(t *testing.T) {
 			assert.Equal(t, 200, code, "whatever the store does")
 			assert.Equal(t, "ok\n", body)
 		}
+		is(503, "not ready: no store has answered yet")
+		of.setState("the store has not answered since noon")
+		is(503, "not ready: the store has not answered since noon")
+		of.observe(ex, registryMetrics())
 		is(503, "not ready: the instance has not joined yet")
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -95,8 +100,13 @@ func TestHealth_IsNotAliveIfTheExecutorDoesNotAnswer(t *testing.T) {
 func TestHealth_ServesMetrics(t *testing.T) {
 	ex, err := executor.New(memory.New().Client("a"), "shop", executor.Options{Instance: "a"})
 	require.NoError(t, err)
-	h := newHealth(ex, registryMetrics())
+	of := newHealth()
+	h := of.handler()
 	code, body := get(h, "/metrics")
+	assert.Equal(t, 200, code, "before the store has answered")
+	assert.Contains(t, body, "go_goroutines ")
+	of.observe(ex, registryMetrics())
+	code, body = get(h, "/metrics")
 	assert.Equal(t, 200, code)
 	for _, metric := range []string{`rota_leader{rota_group="default",rota_namespace="shop"} 0`, "go_goroutines ", "process_", `rota_registry_requests_total{op="txn",result="ok"} 0`} {
 		assert.Contains(t, body, metric)

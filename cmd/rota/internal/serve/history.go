@@ -27,13 +27,21 @@ type checkedSink interface {
 	check(ctx context.Context) error
 }
 
-// startHistory records the runs that end until stop is called, after the executor has ended. A database that
-// does not answer stops no job: the recorder writes later.
-func (s *server) startHistory(h jobsfile.History) (stop func(), err error) {
+// openHistory checks the settings of the history and returns what records the runs that end, if the file has a history. Call
+// start when the executor exists, and stop after it has ended. A database that does not answer stops no job: the recorder
+// writes later.
+func (s *server) openHistory(h jobsfile.History) (start func() (stop func()), err error) {
+	if h.URL == "" {
+		return func() func() { return func() {} }, nil
+	}
 	sink, closeSink, err := s.openSink(h)
 	if err != nil {
 		return nil, &exit.Error{Code: exit.Usage, Err: err}
 	}
+	return func() func() { return s.startHistory(h, sink, closeSink) }, nil
+}
+
+func (s *server) startHistory(h jobsfile.History, sink checkedSink, closeSink func()) (stop func()) {
 	recorder := history.New(sink, history.Options{
 		Namespace: s.target.namespace, Group: s.target.group, Instance: s.ex.Instance(), Keep: h.Keep, Queue: h.Queue, Logger: s.log,
 	})
@@ -54,7 +62,7 @@ func (s *server) startHistory(h jobsfile.History) (stop func(), err error) {
 		<-opened
 		shutDownRecorder(recorder)
 		closeSink()
-	}, nil
+	}
 }
 
 // shutDownRecorder writes the records that wait. The recorder logs how many it could not write.

@@ -15,7 +15,6 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/secret"
 	"github.com/rota-dev/rota/internal/registryurl"
 	"github.com/rota-dev/rota/registry"
-	"github.com/rota-dev/rota/registry/memory"
 )
 
 // options are the flags of run, and its dependencies, which tests replace.
@@ -28,6 +27,7 @@ type options struct {
 	labels                     map[string]string
 	sessionTTL                 time.Duration
 	drainTimeout, restartGrace time.Duration
+	waitForStore               time.Duration // zero: one attempt to connect
 	listen, pprof              string
 	pprofRemote                bool
 	allowRoot, asInit          bool
@@ -158,15 +158,12 @@ func (o *options) listOverruled(f *jobsfile.File) (texts []string) {
 	return texts
 }
 
-// connectTimeout bounds the connection to the store, so that a wrong address fails in seconds.
+// connectTimeout bounds an attempt to connect to the store, so that the reason is known in seconds.
 const connectTimeout = 10 * time.Second
 
-// open connects to the registry.
-func (o *options) open(ctx context.Context, t target) (registry.Registry, error) {
-	if t.url == "memory" {
-		return memory.New().Client("rota-run"), nil
-	}
-	with := registryurl.Options{Logger: o.log}
+// connectionOf reads the credentials of a registry.
+func (o *options) connectionOf(t target) (with registryurl.Options, err error) {
+	with.Logger = o.log
 	var errs [3]error
 	with.Username, errs[0] = o.secret(t.credentials.userFile, t.credentials.userEnv)
 	with.Username = cmp.Or(t.credentials.user, with.Username)
@@ -176,13 +173,18 @@ func (o *options) open(ctx context.Context, t target) (registry.Registry, error)
 	}
 	with.TLS, errs[2] = t.credentials.tls.Config(os.ReadFile)
 	if err := errors.Join(errs[:]...); err != nil {
-		return nil, &exit.Error{Code: exit.Usage, Err: fmt.Errorf("credentials of the registry: %w", err)}
+		return registryurl.Options{}, &exit.Error{Code: exit.Usage, Err: fmt.Errorf("credentials of the registry: %w", err)}
 	}
+	return with, nil
+}
+
+// connect connects to a registry, once.
+func (o *options) connect(ctx context.Context, url string, with registryurl.Options) (registry.Registry, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, connectTimeout, fmt.Errorf("no answer within %v", connectTimeout))
 	defer cancel()
-	reg, err := o.schemes.Open(ctx, t.url, with)
+	reg, err := o.schemes.Open(ctx, url, with)
 	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w\ncheck the address, that the server listens there, and that TLS and credentials match it", t.url, err)
+		return nil, fmt.Errorf("connect to %s: %w\ncheck the address, that the server listens there, and that TLS and credentials match it", url, err)
 	}
 	return reg, nil
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/jobsfile"
 	"github.com/rota-dev/rota/cmd/rota/internal/secret"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
 	"github.com/rota-dev/rota/rotaprom"
 )
 
@@ -26,6 +28,7 @@ const fileLabel = "rota.file"
 type server struct {
 	options
 	target target
+	health *health
 	ex     *executor.Executor
 	// measured is the registry with its metrics.
 	measured *rotaprom.Registry
@@ -36,7 +39,7 @@ type server struct {
 	draining  bool
 	signaled  bool // a signal to end has come
 	reloading bool
-	again     bool // a reload was requested during a reload
+	again     bool // a reload was requested during a reload or the wait for the store
 	reloaded  chan *jobsfile.File
 }
 
@@ -49,63 +52,50 @@ func run(ctx context.Context, o options) error {
 	if err := o.checkPorts(); err != nil {
 		return err
 	}
+	if o.waitForStore < 0 {
+		return exit.Usagef("--wait-for-store is %v, below 0", o.waitForStore)
+	}
 	o.secrets = &secret.Masker{}
 	o.log = slog.New(o.secrets.Handler(o.log.Handler()))
 	f, err := o.load()
 	if err != nil {
 		return &exit.Error{Code: exit.Usage, Err: err}
 	}
-	s := &server{options: o, file: f, gone: map[string]jobsfile.Job{}, reloaded: make(chan *jobsfile.File, 1)}
+	s := &server{options: o, file: f, gone: map[string]jobsfile.Job{}, reloaded: make(chan *jobsfile.File, 1), health: newHealth()}
 	if s.target, err = o.targetOf(f); err != nil {
 		return err
 	}
-	reg, err := o.open(ctx, s.target)
+	with, err := s.connectionOf(s.target)
+	if err != nil {
+		return err
+	}
+	// What is wrong whatever the store answers is found before the wait for it.
+	if _, err := s.newExecutor(memory.New().Client("check")); err != nil {
+		return err
+	}
+	closePorts, err := s.servePorts()
+	defer closePorts()
+	if err != nil {
+		return err
+	}
+	startHistory, err := s.openHistory(f.History)
+	if err != nil {
+		return err
+	}
+	reg, err := s.awaitStore(ctx, with)
+	if errors.Is(err, errEnded) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	defer closeRegistry(reg)
-	labels := map[string]string{fileLabel: fmt.Sprintf("r%d %s", f.Revision, f.Digest())}
-	for k, v := range o.labels {
-		if k == fileLabel {
-			return exit.Usagef("--label: %q is set by rota run", k)
-		}
-		labels[k] = v
-	}
 	s.measured = rotaprom.NewRegistry(reg)
-	s.ex, err = executor.New(s.measured, s.target.namespace, executor.Options{
-		Instance: o.instance, Group: s.target.group, SessionTTL: o.sessionTTL, RestartGrace: o.restartGrace, DrainTimeout: o.drainTimeout,
-		Workers: o.workers, Weight: o.weight, Host: o.host, Labels: labels, Clock: o.clock, Logger: o.log,
-	})
-	if err == nil {
-		err = s.ex.Register(jobsOf(f)...)
+	if s.ex, err = s.newExecutor(s.measured); err != nil {
+		return err
 	}
-	if err != nil {
-		return &exit.Error{Code: exit.Usage, Err: err}
-	}
-	if f.History.URL != "" {
-		stop, err := s.startHistory(f.History)
-		if err != nil {
-			return err
-		}
-		defer stop()
-	}
-	for _, p := range []struct {
-		flag, what, address string
-		handler             http.Handler
-		writeTimeout        time.Duration
-	}{
-		{"--listen", "health and metrics", o.listen, newHealth(s.ex, s.measured), portTimeout},
-		{"--pprof", "profiles", o.pprof, newProfiles(), 0},
-	} {
-		if p.address == "" {
-			continue
-		}
-		stop, err := s.servePort(p.what, p.address, p.handler, p.writeTimeout)
-		if err != nil {
-			return fmt.Errorf("%s: %w", p.flag, err)
-		}
-		defer stop()
-	}
+	s.health.observe(s.ex, s.measured)
+	defer startHistory()()
 	o.warnOf(f)
 	for _, text := range o.listOverruled(f) {
 		o.log.Warn("the environment overrules the file", "setting", text)
@@ -116,6 +106,56 @@ func run(ctx context.Context, o options) error {
 		o.log.Debug("job", "job", j.Name, "schedule", j.Schedule.String(), "revision", j.Revision, "digest", j.Digest)
 	}
 	return s.serve(ctx)
+}
+
+// newExecutor returns an executor with the jobs of the file.
+func (s *server) newExecutor(reg registry.Registry) (*executor.Executor, error) {
+	labels := map[string]string{fileLabel: fmt.Sprintf("r%d %s", s.file.Revision, s.file.Digest())}
+	for k, v := range s.labels {
+		if k == fileLabel {
+			return nil, exit.Usagef("--label: %q is set by rota run", k)
+		}
+		labels[k] = v
+	}
+	ex, err := executor.New(reg, s.target.namespace, executor.Options{
+		Instance: s.instance, Group: s.target.group, SessionTTL: s.sessionTTL, RestartGrace: s.restartGrace, DrainTimeout: s.drainTimeout,
+		Workers: s.workers, Weight: s.weight, Host: s.host, Labels: labels, Clock: s.clock, Logger: s.log,
+	})
+	if err == nil {
+		err = ex.Register(jobsOf(s.file)...)
+	}
+	if err != nil {
+		return nil, &exit.Error{Code: exit.Usage, Err: err}
+	}
+	return ex, nil
+}
+
+// servePorts serves the addresses of the flags until stop is called.
+func (s *server) servePorts() (stop func(), err error) {
+	var stops []func()
+	stop = func() {
+		for _, each := range stops {
+			each()
+		}
+	}
+	for _, p := range []struct {
+		flag, what, address string
+		handler             http.Handler
+		writeTimeout        time.Duration
+	}{
+		{"--listen", "health and metrics", s.listen, s.health.handler(), portTimeout},
+		{"--pprof", "profiles", s.pprof, newProfiles(), 0},
+	} {
+		if p.address == "" {
+			continue
+		}
+		stopPort, err := s.servePort(p.what, p.address, p.handler, p.writeTimeout)
+		if err != nil {
+			return stop, fmt.Errorf("%s: %w", p.flag, err)
+		}
+		stops = append(stops, stopPort)
+	}
+	return stop, nil
 }
 
 // warnOf logs the warnings of a file.
@@ -139,6 +179,10 @@ func (s *server) serve(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- s.ex.Run(running) }()
 	interrupted := ctx.Done()
+	if s.again { // requested before the store answered
+		s.again = false
+		s.beginReload(running)
+	}
 	for {
 		select {
 		case err := <-ended:
@@ -171,15 +215,20 @@ func (s *server) serve(ctx context.Context) error {
 			case sig == syscall.SIGHUP:
 				s.beginReload(running)
 			case s.signaled: // not the end of ctx, which the same signal may cause
-				s.log.Warn("second signal: ending at once; other instances repeat the runs", "signal", sig.String())
-				s.exit(128 + numberOf(sig))
-				return &exit.Error{Code: 128 + numberOf(sig)} // in tests, where exit returns
+				return s.endAtOnce(sig)
 			default:
 				s.signaled = true
 				s.beginDrain(drain, sig.String())
 			}
 		}
 	}
+}
+
+// endAtOnce ends the process at its second signal.
+func (s *server) endAtOnce(sig os.Signal) error {
+	s.log.Warn("second signal: ending at once; other instances repeat the runs", "signal", sig.String())
+	s.exit(128 + numberOf(sig))
+	return &exit.Error{Code: 128 + numberOf(sig)} // in tests, where exit returns
 }
 
 func numberOf(s os.Signal) int {
