@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/internal/contain"
 )
 
 const (
@@ -85,8 +86,14 @@ type Cmd struct {
 	// 4 KiB; the attribute cut is the number of further bytes. Empty lines are left out. Nil
 	// means Run.Logger, which is that of the executor.
 	Logger *slog.Logger
+	// LogLimit bounds the output that a run logs in each of its minutes: in bytes, with 128 bytes added for each line. Zero
+	// means 1 MiB, math.MaxInt no bound, below zero that none is logged. Lines beyond it are dropped; a record "output cut"
+	// at INFO, after the minute or the run, has lines and bytes, their number, and end, the last 4 KiB of the output so far.
+	LogLimit int
 	// Filter returns a writer through which a stream of the output passes before it is logged, and kept for the error: to
 	// mask secrets, for instance. Close, after the end of the program, writes what the filter has held back. Nil means no filter.
+	// A filter that panics or returns an error gets no more: the program goes on, and the rest of the stream is neither logged
+	// nor kept.
 	Filter func(to io.Writer) io.WriteCloser
 
 	parsed  sync.Once
@@ -209,24 +216,25 @@ func (c *Cmd) Handle(ctx context.Context, r *executor.Run) error {
 	}
 	log := r.Logger()
 	if c.Logger != nil {
-		log = c.Logger.With("job", r.Job, "shard", r.Shard, "run", r.ID, "attempt", r.Attempt)
+		log = contain.Logger(c.Logger).With("job", r.Job, "shard", r.Shard, "run", r.ID, "attempt", r.Attempt)
 	}
-	out := &output{log: log}
+	out := newOutput(log, c.LogLimit)
 	stdout, stderr := out.stream("stdout"), out.stream("stderr")
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = stdout, stderr, outputDelay
 	closeFilters := func() {}
 	if c.Filter != nil {
-		first, second := c.Filter(stdout), c.Filter(stderr)
+		first, second := &filter{to: c.Filter(stdout), log: log}, &filter{to: c.Filter(stderr), log: log}
 		cmd.Stdout, cmd.Stderr = first, second
 		closeFilters = func() {
-			_ = first.Close() // a stream accepts each write
-			_ = second.Close()
+			first.close()
+			second.close()
 		}
 	}
 	err = runProgram(ctx, cmd, c.KillAfter)
 	closeFilters()
 	stdout.flush()
 	stderr.flush()
+	out.reportCut()
 	if cmd.ProcessState == nil {
 		return fmt.Errorf("run program: %w", err)
 	}

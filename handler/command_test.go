@@ -5,11 +5,16 @@ package handler
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -316,4 +321,76 @@ func TestCommand_LogsWithTheAttributesOfTheRun(t *testing.T) {
 	for key, want := range map[string]string{"job": "settle", "shard": "2", "run": run().ID, "attempt": "2", "stream": "stdout", "line": "done", "cut": ""} {
 		assert.Equal(t, want, attr(log.records[0], key))
 	}
+}
+
+// badFilter does a deed in one of its methods.
+type badFilter struct {
+	to        io.Writer
+	in        string
+	do        func() error
+	afterDeed *atomic.Bool
+}
+
+func (f badFilter) at(method string) error {
+	if f.in != method {
+		return nil
+	}
+	f.afterDeed.Store(true)
+	return f.do()
+}
+
+func (f badFilter) Write(p []byte) (int, error) {
+	if f.afterDeed.Load() {
+		panic("called again")
+	}
+	if err := f.at("Write"); err != nil {
+		return 0, err
+	}
+	return f.to.Write(p)
+}
+
+func (f badFilter) Close() error { return f.at("Close") }
+
+func TestCommand_AFilterThatFailsEndsNeitherTheProcessNorTheProgram(t *testing.T) {
+	noLeak(t)
+	for deed, do := range map[string]func() error{
+		"panics":  func() error { panic("bad filter") },
+		"exits":   func() error { runtime.Goexit(); return nil },
+		"returns": func() error { return errors.New("bad filter") },
+	} {
+		for _, in := range []string{"Write", "Close"} {
+			t.Run(in+" "+deed, func(t *testing.T) {
+				var log journal
+				h := Shell(`echo first; echo on stderr >&2; i=0; while [ $i -lt 20000 ]; do echo "line $i"; i=$((i+1)); done; exit 3`)
+				h.Logger, h.LogLimit = log.logger(), math.MaxInt
+				first := true
+				h.Filter = func(to io.Writer) io.WriteCloser {
+					method := ""
+					if first {
+						method = in
+					}
+					first = false
+					return badFilter{to, method, do, &atomic.Bool{}}
+				}
+				err := h.Handle(t.Context(), run())
+				assert.ErrorContains(t, err, "exit status 3: on stderr", "a filter that returns an error does not break the pipe")
+				failures := 0
+				for _, r := range log.records {
+					if r.Message == "filter of the output failed" {
+						failures++
+						assert.Equal(t, slog.LevelError, r.Level)
+						assert.Regexp(t, "bad filter|runtime.Goexit", attr(r, "error"))
+					}
+				}
+				assert.Equal(t, 1, failures)
+				assert.Contains(t, log.lines(), "stderr: on stderr", "the other stream goes on")
+			})
+		}
+	}
+}
+
+func TestCommand_ALoggerThatPanicsDoesNotEndTheProcess(t *testing.T) {
+	h := Shell("echo done; exit 3")
+	h.Logger = slog.New(handlerFunc(func(slog.Record) { panic("bad logger") }))
+	assert.EqualError(t, h.Handle(t.Context(), run()), "exit status 3: done")
 }

@@ -2,22 +2,42 @@ package handler
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"io"
 	"log/slog"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
+
+	"github.com/rota-dev/rota/internal/contain"
 )
 
 // maxLine bounds a line of output in the log.
 const maxLine = 4 << 10
 
+// The bound of the output in the log is by the minute of a run and not by the run: a daemon's run lasts for months.
+const (
+	defaultLogLimit = 1 << 20
+	logWindow       = time.Minute
+	lineCost        = 128 // about the size of a record without its line
+)
+
 // output logs the output of a program line by line, and keeps its end.
 type output struct {
-	log *slog.Logger
+	log   *slog.Logger
+	limit int // of a window; below zero: nothing is logged
 
-	mu   sync.Mutex // the streams are read by a goroutine each
-	kept []byte     // the end of both streams, as they arrived
+	mu     sync.Mutex // the streams are read by a goroutine each
+	kept   []byte     // the end of both streams, as they arrived
+	window time.Time  // its begin
+	logged int        // the cost of the lines of the window
+	cut    struct{ lines, bytes int }
+}
+
+func newOutput(log *slog.Logger, limit int) *output {
+	return &output{log: log, limit: cmp.Or(limit, defaultLogLimit), window: time.Now()}
 }
 
 // stream is the writer of one stream of a program.
@@ -52,6 +72,7 @@ func (s *stream) Write(p []byte) (int, error) {
 
 // logLineLocked logs the line that was begun, unless it is empty.
 func (s *stream) logLineLocked() {
+	size := len(s.line) + s.cut
 	line := strings.ToValidUTF8(strings.TrimSuffix(string(s.line), "\r"), string(utf8.RuneError))
 	attrs := []slog.Attr{slog.String("stream", s.name), slog.String("line", line)}
 	if s.cut > 0 {
@@ -60,7 +81,41 @@ func (s *stream) logLineLocked() {
 	s.line, s.cut = s.line[:0], 0
 	if line != "" {
 		s.last = line
-		s.out.log.LogAttrs(context.Background(), slog.LevelInfo, "output", attrs...)
+		if s.out.admitLocked(len(line), size) {
+			s.out.log.LogAttrs(context.Background(), slog.LevelInfo, "output", attrs...)
+		}
+	}
+}
+
+// admitLocked reports whether a line is logged. Once one is not, none is until the next window, so that what is logged has no gaps.
+func (o *output) admitLocked(length, size int) bool {
+	if o.limit < 0 {
+		return false
+	}
+	if now := time.Now(); now.Sub(o.window) >= logWindow {
+		o.reportCutLocked()
+		o.window, o.logged = now, 0
+	}
+	if cost := length + lineCost; o.cut.lines == 0 && cost <= o.limit-o.logged {
+		o.logged += cost
+		return true
+	}
+	o.cut.lines++
+	o.cut.bytes += size
+	return false
+}
+
+// reportCut logs how much was not logged.
+func (o *output) reportCut() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.reportCutLocked()
+}
+
+func (o *output) reportCutLocked() {
+	if o.cut.lines > 0 {
+		o.log.Info("output cut", "lines", o.cut.lines, "bytes", o.cut.bytes, "end", o.tailLocked())
+		o.cut.lines, o.cut.bytes = 0, 0
 	}
 }
 
@@ -83,5 +138,34 @@ func (o *output) keepLocked(p []byte) {
 func (o *output) tail() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return strings.ToValidUTF8(string(o.kept), "")
+	return o.tailLocked()
+}
+
+func (o *output) tailLocked() string { return strings.ToValidUTF8(string(o.kept), "") }
+
+// filter is a filter of users. It accepts each write, as os/exec would close the pipe of the program otherwise.
+type filter struct {
+	to     io.WriteCloser
+	log    *slog.Logger
+	failed bool
+}
+
+// Write implements io.Writer. It is called in a goroutine of os/exec, where nothing else recovers a panic.
+func (f *filter) Write(p []byte) (int, error) {
+	f.call(func() error { _, err := f.to.Write(p); return err })
+	return len(p), nil
+}
+
+// close has the filter write what it has held back.
+func (f *filter) close() { f.call(f.to.Close) }
+
+func (f *filter) call(do func() error) {
+	if f.failed {
+		return
+	}
+	if err := contain.CallApart("Filter", do); err != nil {
+		f.failed = true
+		f.log.Error("filter of the output failed", "error", err, "next", "the rest of this stream of the run is neither logged nor kept",
+			"remedy", "correct handler.Cmd.Filter")
+	}
 }

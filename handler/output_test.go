@@ -3,16 +3,20 @@ package handler
 import (
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestOutput_IsLoggedLineByLine(t *testing.T) {
 	var log journal
-	o := &output{log: log.logger()}
+	o := newOutput(log.logger(), 0)
 	stdout, stderr := o.stream("stdout"), o.stream("stderr")
 	for _, w := range []struct {
 		to   *stream
@@ -37,7 +41,7 @@ func TestOutput_IsLoggedLineByLine(t *testing.T) {
 
 func TestOutput_LinesAreBounded(t *testing.T) {
 	var log journal
-	o := &output{log: log.logger()}
+	o := newOutput(log.logger(), 0)
 	s := o.stream("stdout")
 	long := strings.Repeat("x", maxLine)
 	for _, text := range []string{long + "\n", long, "12345", "678\nshort\n"} {
@@ -52,10 +56,65 @@ func TestOutput_LinesAreBounded(t *testing.T) {
 	assert.LessOrEqual(t, cap(s.line), 2*maxLine)
 }
 
+func TestOutput_IsBoundedInEachMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log journal
+		o := newOutput(log.logger(), 3*(lineCost+4))
+		s := o.stream("stdout")
+		write := func(text string) { _, _ = s.Write([]byte(text)) }
+		write("aaaa\nbbbb\ncccc\n" + "dropped\n" + "x\n")
+		assert.Equal(t, []string{"stdout: aaaa", "stdout: bbbb", "stdout: cccc"}, log.lines())
+		time.Sleep(logWindow - 1)
+		write("y\n")
+		time.Sleep(1)
+		write("next\n")
+		require.Len(t, log.records, 5)
+		cut := log.records[3]
+		assert.Equal(t, "output cut", cut.Message)
+		assert.Equal(t, slog.LevelInfo, cut.Level)
+		for key, want := range map[string]string{"lines": "3", "bytes": "9", "end": "aaaa\nbbbb\ncccc\ndropped\nx\ny\nnext\n"} {
+			assert.Equal(t, want, attr(cut, key))
+		}
+		assert.Equal(t, "next", attr(log.records[4], "line"))
+		o.reportCut()
+		assert.Len(t, log.records, 5, "nothing was cut in the second minute")
+	})
+}
+
+func TestOutput_OfASecondIsCutByDefault(t *testing.T) {
+	var log journal
+	o := newOutput(log.logger(), 0)
+	s := o.stream("stdout")
+	line := []byte(strings.Repeat("x", 199) + "\n")
+	for range 250_000 { // 50 MB
+		_, _ = s.Write(line)
+	}
+	s.flush()
+	o.reportCut()
+	logged := len(log.records) - 1
+	assert.Equal(t, defaultLogLimit/(199+lineCost), logged)
+	assert.Equal(t, fmt.Sprint(250_000-logged), attr(log.records[logged], "lines"))
+	assert.Equal(t, fmt.Sprint(199*(250_000-logged)), attr(log.records[logged], "bytes"))
+}
+
+func TestOutput_WithoutBoundAndWithoutLog(t *testing.T) {
+	for limit, want := range map[int]int{math.MaxInt: 20_000, -1: 0} {
+		var log journal
+		o := newOutput(log.logger(), limit)
+		s := o.stream("stdout")
+		for range 20_000 {
+			_, _ = s.Write([]byte("a line of the output\n"))
+		}
+		o.reportCut()
+		assert.Len(t, log.records, want)
+		assert.NotEmpty(t, o.tail(), "kept for the error")
+	}
+}
+
 // The naive twin keeps everything.
 func TestOutput_KeepsTheEnd(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
-	o := &output{log: slog.New(slog.DiscardHandler)}
+	o := newOutput(slog.New(slog.DiscardHandler), 0)
 	s := o.stream("stdout")
 	var all strings.Builder
 	for i := range 2000 {
@@ -71,7 +130,7 @@ func TestOutput_KeepsTheEnd(t *testing.T) {
 }
 
 func TestOutput_TailBeginsWithAWholeCharacter(t *testing.T) {
-	o := &output{log: slog.New(slog.DiscardHandler)}
+	o := newOutput(slog.New(slog.DiscardHandler), 0)
 	_, _ = o.stream("stdout").Write([]byte(strings.Repeat("é", maxTail) + "x"))
 	assert.Equal(t, strings.Repeat("é", maxTail/2-1)+"x", o.tail())
 }

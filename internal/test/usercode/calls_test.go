@@ -32,6 +32,8 @@ var protected = map[string][]string{
 		"history.Trimmer.Trim in history.writer.trimIfDue",
 		"interface{ExitCode} in history.newRun",
 		"interface{OutputTail} in history.newRun",
+		"io.WriteCloser.Close in handler.filter.close",
+		"io.WriteCloser.Write in handler.filter.Write",
 		"slog.Handler.Enabled in contain.logHandler.Enabled",
 		"slog.Handler.Handle in contain.logHandler.Handle",
 		"slog.Handler.WithAttrs in contain.logHandler.WithAttrs",
@@ -235,7 +237,7 @@ func selected(s *types.Selection) string {
 }
 
 // implemented are the interfaces of other modules that users implement for rota.
-var implemented = []string{"fmt.Stringer", "slog.LogValuer", "slog.Handler", "io.Writer", "cron.Job", "encoding.TextMarshaler", "json.Marshaler"}
+var implemented = []string{"fmt.Stringer", "slog.LogValuer", "slog.Handler", "io.Writer", "io.WriteCloser", "cron.Job", "encoding.TextMarshaler", "json.Marshaler"}
 
 // isPublic reports whether a type is exported by a package that users import. A Registry is no code of users here.
 func isPublic(obj *types.TypeName) bool {

@@ -321,7 +321,7 @@ func requestWork(s httpSpec) string {
 
 // command returns the handler of a command or script.
 func (b *builder) command(s *jobSpec) executor.Handler {
-	c := &handler.Cmd{Dir: s.Dir, OK: s.OKExit, Permanent: s.PermanentExit, Env: b.environment(s), Logger: b.host.Logger}
+	c := &handler.Cmd{Dir: s.Dir, OK: s.OKExit, Permanent: s.PermanentExit, Env: b.environment(s), Logger: b.host.Logger, LogLimit: s.Output}
 	if b.host.Secrets != nil {
 		c.Filter = b.host.Secrets.Filter
 	}
@@ -696,8 +696,9 @@ func (s *jobSpec) digest() string {
 		Env                map[string]value
 		KillAfter          *time.Duration
 		OK, Permanent      []int
+		Output             int `json:",omitempty"`
 		HTTP               httpSpec
-	}{s.Command, s.Shell, s.Interpreter, s.Dir, s.Env, s.KillAfter, s.OKExit, s.PermanentExit, s.HTTP})
+	}{s.Command, s.Shell, s.Interpreter, s.Dir, s.Env, s.KillAfter, s.OKExit, s.PermanentExit, s.Output, s.HTTP})
 	if err != nil {
 		panic(err) // cannot fail: texts and numbers
 	}

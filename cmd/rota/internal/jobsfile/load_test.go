@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -134,7 +135,7 @@ func TestLoad_FillsEachFieldOfAJob(t *testing.T) {
 	assert.Equal(t, "/bin/echo --region {{.ShardParam}} --fence {{.Fence}} 1.50 no", settle.Work)
 	assert.Equal(t, &handler.Cmd{
 		Path: "/bin/echo", Args: []string{"--region", "{{.ShardParam}}", "--fence", "{{.Fence}}", "1.50", "no"},
-		Dir: "/", Env: []string{"DIR=/backup", "HOME=", "LEVEL=debug", "TOKEN="}, KillAfter: -1, OK: []int{3}, Permanent: []int{64, 78},
+		Dir: "/", Env: []string{"DIR=/backup", "HOME=", "LEVEL=debug", "TOKEN="}, KillAfter: -1, OK: []int{3}, Permanent: []int{64, 78}, LogLimit: 64 << 10,
 	}, unparsed(settle.Handler))
 	settle.Handler = nil
 	assert.Equal(t, settle.Digest[:8], settle.Local)
@@ -165,8 +166,10 @@ func TestLoad_FillsEachFieldOfAJob(t *testing.T) {
 	assert.Equal(t, executor.SkipMissed, export.OnMisfire)
 	assert.Equal(t, 7, export.Revision)
 	assert.Equal(t, &handler.Cmd{
-		Path: "/bin/sh", Script: `date > "$DIR/$ROTA_FIRE"`, Env: []string{"DIR=/backup", "LEVEL=info"}, KillAfter: 2 * time.Second,
+		Path: "/bin/sh", Script: `date > "$DIR/$ROTA_FIRE"`, Env: []string{"DIR=/backup", "LEVEL=info"}, KillAfter: 2 * time.Second, LogLimit: math.MaxInt,
 	}, unparsed(export.Handler))
+
+	assert.Equal(t, -1, f.job(t, "silent").Handler.(*handler.Cmd).LogLimit)
 
 	for name, schedule := range map[string]executor.Schedule{
 		"poll-tenants": executor.Every(time.Minute),
@@ -174,6 +177,7 @@ func TestLoad_FillsEachFieldOfAJob(t *testing.T) {
 		"twice":        executor.At(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2030, 1, 2, 0, 0, 0, 0, time.UTC)),
 		"again":        executor.FixedDelay(30 * time.Second),
 		"daemon":       executor.Always(),
+		"silent":       executor.OnTrigger(),
 		"by-hand":      executor.OnTrigger(),
 		"next":         executor.AfterJob("settle"),
 		"last":         executor.AfterJob("export", "next").OnEnd(),
@@ -192,7 +196,7 @@ func TestLoad_FillsEachFieldOfAJob(t *testing.T) {
 // unparsed returns the settings of a command, without what Check has derived of them.
 func unparsed(h executor.Handler) *handler.Cmd {
 	c := h.(*handler.Cmd)
-	return &handler.Cmd{Path: c.Path, Args: c.Args, Script: c.Script, Dir: c.Dir, Env: c.Env, KillAfter: c.KillAfter, OK: c.OK, Permanent: c.Permanent}
+	return &handler.Cmd{Path: c.Path, Args: c.Args, Script: c.Script, Dir: c.Dir, Env: c.Env, KillAfter: c.KillAfter, OK: c.OK, Permanent: c.Permanent, LogLimit: c.LogLimit}
 }
 
 func TestLoad_KeepsCredentialsFromPrograms(t *testing.T) {

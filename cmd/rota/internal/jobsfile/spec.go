@@ -41,6 +41,7 @@ type jobSpec struct {
 	Env                     map[string]value
 	KillAfter               *time.Duration
 	OKExit, PermanentExit   []int
+	Output                  int // Cmd.LogLimit
 	HTTP                    httpSpec
 	Retry                   executor.Retry
 	Timeout                 time.Duration

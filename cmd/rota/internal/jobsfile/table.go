@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -177,7 +178,7 @@ var jobGuesses = map[string]string{
 	"total": "shards", "sharding": "shards", "shard_params": "shards: {0: ..., 1: ...}", "parameter": "param", "parameters": "param", "args": "command: [PROGRAM, ARG, ...]",
 	"cwd": "dir", "workdir": "dir", "working_dir": "dir", "environment": "env", "user": "a user of the whole process: rota run runs commands as itself",
 	"retries": "retry", "on_misfire": "misfire", "on_overlap": "overlap", "concurrency": "overlap", "concurrency_policy": "overlap",
-	"workers": "max_running", "labels": "run_on", "success_exit": "ok_exit", "stop_timeout": "kill_after",
+	"workers": "max_running", "labels": "run_on", "success_exit": "ok_exit", "stop_timeout": "kill_after", "log": "output", "stdout": "output", "logging": "output",
 }
 
 // jobFields are the keys of a job.
@@ -222,6 +223,8 @@ func jobFields() []field[jobSpec] {
 			"The time from SIGTERM to SIGKILL when a run has to end. A shutdown allows at most 5 s.").onlyWith(withProgram...).allowInDefaults(),
 		key("ok_exit", listOf(exitCode()), func(s *j) *[]int { return &s.OKExit }, "none", "Exit codes that mean success, beside 0.").onlyWith(withProgram...).allowInDefaults(),
 		key("permanent_exit", listOf(exitCode()), func(s *j) *[]int { return &s.PermanentExit }, "none", "Exit codes after which a run is not retried.").onlyWith(withProgram...).allowInDefaults(),
+		key("output", logLimitShape(), func(s *j) *int { return &s.Output }, "`1MiB`",
+			"How much of the output is logged in each minute of a run. Each line counts 128 bytes more. The record `output cut` counts the lines beyond it; history and errors keep the end in any case.").onlyWith(withProgram...).allowInDefaults(),
 
 		key("shards", shardsShape(), func(s *j) *shards { return &s.Shards }, "1",
 			"The number of runs of each fire; or a map from each shard to its parameter, `{0: Beijing, 1: Shanghai}`; or the list of the parameters."),
@@ -316,6 +319,29 @@ func onlyTrue() shape[bool] {
 }
 
 func pointer[V any](s shape[V]) shape[*V] { return convert(s, func(v V) *V { return &v }) }
+
+// sizePattern matches a size and captures its number and its unit.
+var sizePattern = regexp.MustCompile(`^([1-9][0-9]{0,5})(KiB|MiB)$`)
+
+// logLimitShape is a Cmd.LogLimit.
+func logLimitShape() shape[int] {
+	s := map[string]any{"type": "string", "pattern": "^(none|unlimited|[1-9][0-9]{0,5}(KiB|MiB))$"}
+	return shape[int]{"size, such as `64KiB`, `none` or `unlimited`", s, func(r *reader, n *yaml.Node) (int, bool) {
+		if n.Kind == yaml.ScalarNode {
+			switch m := sizePattern.FindStringSubmatch(n.Value); {
+			case n.Value == "none":
+				return -1, true
+			case n.Value == "unlimited":
+				return math.MaxInt, true
+			case m != nil:
+				size, _ := strconv.Atoi(m[1]) // digits
+				return size << map[string]int{"KiB": 10, "MiB": 20}[m[2]], true
+			}
+		}
+		r.report(n, "is %s, not a size such as 64KiB or 1MiB, none or unlimited", describeNode(n))
+		return 0, false
+	}}
+}
 
 func exitCode() shape[int] {
 	s := number(1)

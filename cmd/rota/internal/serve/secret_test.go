@@ -32,6 +32,7 @@ jobs:
     env: {API_TOKEN: {from_env: TOKEN}, API_KEY: {from_file: `+filepath.Join(dir, "key")+`}, PIN: {from_env: PIN}}
     shell: 'printf "%s" "$API_KEY" | cut -c1-5 | tr -d "\n"; printf "%s\n" "$API_KEY" | cut -c6-; echo "failed with $API_TOKEN $PIN" >&2; exit 1'
   request: {every: 1s, http: {url: "`+server.URL+`", header: {Authorization: {from_env: TOKEN}}}}
+  flood: {every: 1s, output: 1KiB, env: {API_TOKEN: {from_env: TOKEN}}, shell: 'for i in 1 2 3 4 5 6 7 8 9; do echo "$API_TOKEN"; done'}
   other: {every: 1s, shell: 'echo "inherited ${TOKEN-nothing}"'}
 `))
 	p.env = append(p.env, "TOKEN="+token, "PIN=1234")
@@ -40,13 +41,16 @@ jobs:
 		return len(p.find(t, "run failed")) > 0 && strings.Contains(p.text(), `"job":"`+job+`"`)
 	}
 	require.Eventually(t, func() bool {
-		return ended("program") && ended("request") && len(p.lines(t, "other")) > 0 && strings.Contains(p.text(), "not ***")
+		return ended("program") && ended("request") && len(p.lines(t, "other")) > 0 && strings.Contains(p.text(), "not ***") && len(p.find(t, "output cut")) > 0
 	}, patience, tick)
 	p.signals <- syscall.SIGTERM
 	require.NoError(t, p.await(t))
 	assert.Contains(t, p.lines(t, "program"), "failed with *** 1234")
 	assert.Contains(t, p.lines(t, "program"), "***", "across writes")
 	assert.Contains(t, p.lines(t, "other"), "inherited nothing")
+	cut := p.find(t, "output cut")[0]
+	assert.Equal(t, "flood", cut["job"])
+	assert.Equal(t, strings.Repeat("***\n", 9), cut["end"])
 	kept, err := os.ReadFile(runs)
 	require.NoError(t, err)
 	assert.Contains(t, string(kept), "failed with *** 1234")
