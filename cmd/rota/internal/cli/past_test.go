@@ -41,6 +41,7 @@ func putHistory(t *testing.T, now time.Time, period time.Duration) string {
 		})
 	}
 	b.Runs[0].Outcome, b.Runs[0].Error, b.Runs[0].ExitCode = history.Failed, "503 Service Unavailable", &one
+	b.Runs[0].Output = "asking \x1b[31mtenants\n503 Service Unavailable\n"
 	b.Fires[0].Ended, b.Fires[0].FailedShards = now, 1
 	b.Fires[0].Crashed, b.Fires[0].Repeated = 1, 1
 	b.Fires[1].Skipped, b.Fires[1].SkippedFrom = 3*16, b.Fires[1].Fire.Add(-3*period)
@@ -71,6 +72,9 @@ func TestPast(t *testing.T) {
 	assert.Equal(t, "SHARD  FIRE                  TRY  INSTANCE  ENDED              TOOK  OUTCOME    ERROR\n"+
 		"6      2026-03-01T10:00:00Z  1    web-1     2026-03-01 10:00Z  2s    succeeded  -\n"+
 		"7      2026-03-01T11:00:00Z  1    web-1     2026-03-01 11:00Z  1s    failed     exit code 1: 503 S..\n", out)
+	_, out, _ = show("runs", "tenants", "--time", "utc", "--tail")
+	assert.Contains(t, out, "\n\nshard 6, 2026-03-01T10:00:00Z, attempt 1\n  no output kept\n\n"+
+		"shard 7, 2026-03-01T11:00:00Z, attempt 1\n  asking  [31mtenants\n  503 Service Unavailable\n")
 	for want, args := range map[string][]string{
 		"tenants/7\n":            {"--fire", "2026-03-01 11:00"},
 		"tenants/6\n":            {"--shard", "0-6"},

@@ -220,6 +220,7 @@ type runsOptions struct {
 	fire, shards, since string
 	trigger             uint64
 	failed, slowest     bool
+	tail                bool
 	limit               int
 }
 
@@ -232,9 +233,10 @@ func (c *commands) runs() *cobra.Command {
 those that failed, with --slowest the longest ones.
 
 By default, a history keeps only notable runs: those that failed, crashed or were repeated, and the
-slowest of each fire.`,
+slowest of each fire. Of a failed run it has the last 4 KiB of the output, which --tail prints.`,
 		Example: `  rota runs settle --fire 2026-11-21T19:00:00Z
-  rota runs tenants --failed --since 2h --shard 3,7-9`,
+  rota runs tenants --failed --since 2h --shard 3,7-9
+  rota runs settle --failed --tail`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			fire, err := c.s.ParseInstant("fire", o.fire, settings.Past)
@@ -257,6 +259,7 @@ slowest of each fire.`,
 	f.StringVar(&o.since, "since", "1d", "with --failed and --slowest: how far back, such as 90m or 7d")
 	f.BoolVar(&o.failed, "failed", false, "runs that did not succeed, the latest first")
 	f.BoolVar(&o.slowest, "slowest", false, "the longest runs")
+	f.BoolVar(&o.tail, "tail", false, "print the end of the output of each run below the table")
 	f.IntVar(&o.limit, "limit", 100, "the most runs to read")
 	cmd.MarkFlagsMutuallyExclusive("fire", "failed", "slowest")
 	return settings.Limit(cmd, flags...)
@@ -292,7 +295,9 @@ func (o *runsOptions) query(job string, fire time.Time) (func(context.Context, h
 		if o.shards != "" {
 			runs = slices.DeleteFunc(runs, func(r history.Run) bool { return !shards.Has(r.Shard) })
 		}
-		return view.HistoryRunsOf(job, runs, now), err
+		v := view.HistoryRunsOf(job, runs, now)
+		v.Tail = o.tail
+		return v, err
 	}, nil
 }
 

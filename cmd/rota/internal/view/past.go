@@ -105,11 +105,12 @@ type HistoryRuns struct {
 	At      time.Time     `json:"at"`
 	Job     string        `json:"job"`
 	Runs    []history.Run `json:"runs"`
+	Tail    bool          `json:"-"` // show the output that the history keeps of each run
 }
 
 // HistoryRunsOf returns runs of a job.
 func HistoryRunsOf(job string, runs []history.Run, now time.Time) HistoryRuns {
-	return HistoryRuns{Version, now, job, orEmpty(runs)}
+	return HistoryRuns{Version: Version, At: now, Job: job, Runs: orEmpty(runs)}
 }
 
 // Screen returns the table of the runs.
@@ -135,7 +136,25 @@ func (v HistoryRuns) Screen(t Times) Screen {
 			r.Reason, fmt.Sprint(r.Fence), orDash(r.TraceID),
 		})
 	}
-	return Screen{{Table: table}}
+	screen := Screen{{Table: table}}
+	for i := range v.Runs {
+		if v.Tail {
+			screen = append(screen, tailOf(&v.Runs[i], t))
+		}
+	}
+	return screen
+}
+
+// tailOf returns the output of a run.
+func tailOf(r *history.Run, t Times) Section {
+	s := Section{Title: fmt.Sprintf("shard %d, %s, attempt %d", r.Shard, t.exactly(r.Fire), r.Attempt), Lines: []string{"  no output kept"}}
+	if r.Trigger != 0 {
+		s.Title += fmt.Sprintf(", trigger %d", r.Trigger)
+	}
+	if r.Output != "" {
+		s.Lines = strings.Split("  "+strings.ReplaceAll(strings.TrimRight(r.Output, "\n"), "\n", "\n  "), "\n")
+	}
+	return s
 }
 
 // Names returns the IDs of the runs.
