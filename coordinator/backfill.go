@@ -41,7 +41,7 @@ func (o *Operator) listFires(ctx context.Context, job string, from, to time.Time
 		return nil, err
 	}
 	if due.CountsEnds(prog) {
-		return nil, errors.New("its fires count from the ends of runs")
+		return nil, invalidArgument(errors.New("its fires count from the ends of runs"))
 	}
 	var fires []time.Time
 	for at := from.Add(-1); ; {
@@ -79,14 +79,14 @@ func (o *Operator) Backfill(ctx context.Context, job string, from, to time.Time,
 
 func (o *Operator) backfill(ctx context.Context, job string, from, to time.Time, parallel int) ([]time.Time, error) {
 	if now := time.Now(); to.After(now) {
-		return nil, fmt.Errorf("the window ends at %v, after now: the schedule runs later fires itself", to.Format(time.RFC3339))
+		return nil, invalidArgument(fmt.Errorf("the window ends at %v, after now: the schedule runs later fires itself", to.Format(time.RFC3339)))
 	}
 	fires, err := o.listFires(ctx, job, from, to)
 	if err != nil {
 		return nil, err
 	}
 	if len(fires) == 0 {
-		return nil, fmt.Errorf("the schedule has no fire from %v to before %v", from.Format(time.RFC3339), to.Format(time.RFC3339))
+		return nil, invalidArgument(fmt.Errorf("the schedule has no fire from %v to before %v", from.Format(time.RFC3339), to.Format(time.RFC3339)))
 	}
 	token := record.NewToken() // the same if a lost race repeats the change
 	err = o.changeControl(ctx, job, func(c *record.Control, _ record.Job) (string, error) {

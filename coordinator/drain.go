@@ -45,7 +45,7 @@ func (o *Operator) Undrain(ctx context.Context, instance string) error {
 // setDrained disables or enables an instance for all jobs, and records the act by its verb.
 func (o *Operator) setDrained(ctx context.Context, verb, instance string, drained bool) error {
 	s := &Scope{Instances: []string{instance}}
-	err := s.validate()
+	err := invalidArgument(s.validate())
 	if err == nil {
 		err = o.changeGroupControl(ctx, func(c *record.GroupControl) (string, error) {
 			return verb + " instance " + instance, s.setExclusion(&c.Exclusion, drained)

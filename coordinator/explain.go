@@ -88,7 +88,7 @@ func (o *Operator) Explain(ctx context.Context, job string, shard int, fire time
 	shards := shardset.Range(0, r.Total())
 	if shard != AllShards {
 		if shard < 0 || shard >= r.Total() {
-			return Explanation{}, fmt.Errorf("explain %q: there is no shard %d of %d", job, shard, r.Total())
+			return Explanation{}, fmt.Errorf("explain %q: %w", job, invalidArgument(fmt.Errorf("there is no shard %d of %d", shard, r.Total())))
 		}
 		shards = shardset.Of(shard)
 	}

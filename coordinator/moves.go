@@ -72,7 +72,7 @@ func Without(instances ...string) MovesOption {
 				}
 			}
 			if !found {
-				return fmt.Errorf("there is no instance %q", name)
+				return invalidArgument(fmt.Errorf("there is no instance %q", name))
 			}
 		}
 		return nil

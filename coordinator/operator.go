@@ -26,10 +26,28 @@ var (
 	// ErrTooManyDisabled means that more than 256 instances or 256 hosts would be disabled
 	// for the job, or for all jobs.
 	ErrTooManyDisabled = errors.New("too many are disabled")
+	// ErrInvalidArgument means that an argument is wrong, at all or for the job as it is stored: a shard that the job does not
+	// have, or an override that its definition cannot have. Nothing was written.
+	ErrInvalidArgument = errors.New("invalid argument")
 	// ErrNewerFormat means that a newer version of rota wrote a record that this version
 	// cannot interpret. Nothing was written.
 	ErrNewerFormat = record.ErrNewerFormat
 )
+
+// argumentError is an ErrInvalidArgument with the text of its cause alone.
+type argumentError struct{ error }
+
+func (argumentError) Is(target error) bool { return target == ErrInvalidArgument }
+
+func (e argumentError) Unwrap() error { return e.error }
+
+// invalidArgument returns an error with the text of err that is ErrInvalidArgument; nil for nil.
+func invalidArgument(err error) error {
+	if err == nil {
+		return nil
+	}
+	return argumentError{err}
+}
 
 // Operator changes which jobs, shards and instances of a group may run, and reads the status
 // of jobs. Its process need not be in the group. Its methods may be called from several
@@ -115,10 +133,10 @@ type Intent struct {
 // taken up would have more than 64 KiB.
 func (o *Operator) Trigger(ctx context.Context, job, param string, shards []int) (uint64, error) {
 	if shards != nil && len(shards) == 0 {
-		return 0, fmt.Errorf("trigger %q: no shard is named; nil means all", job)
+		return 0, fmt.Errorf("trigger %q: %w", job, invalidArgument(errors.New("no shard is named; nil means all")))
 	}
 	if err := record.CheckParam(param); err != nil {
-		return 0, fmt.Errorf("trigger %q: the parameter %w", job, err)
+		return 0, fmt.Errorf("trigger %q: the parameter %w", job, invalidArgument(err))
 	}
 	number, token := uint64(0), record.NewToken()
 	err := o.changeControl(ctx, job, func(c *record.Control, def record.Job) (what string, err error) {
@@ -266,7 +284,7 @@ func (o *Operator) Intent(ctx context.Context, job string) (Intent, error) {
 
 // setDisabled disables or enables s.
 func (o *Operator) setDisabled(ctx context.Context, s *Scope, disabled bool) error {
-	if err := s.validate(); err != nil {
+	if err := invalidArgument(s.validate()); err != nil {
 		return err
 	}
 	what := "enable " + s.describe()
@@ -349,7 +367,7 @@ func shardSetOf(numbers []int, total int) (shardset.Set, error) {
 	set := shardset.Set{}
 	for _, s := range numbers {
 		if s < 0 || s >= total {
-			return shardset.Set{}, fmt.Errorf("there is no shard %d of %d", s, total)
+			return shardset.Set{}, invalidArgument(fmt.Errorf("there is no shard %d of %d", s, total))
 		}
 		set.Add(s)
 	}

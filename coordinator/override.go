@@ -134,12 +134,21 @@ func (o *Operator) applyOverride(ctx context.Context, job string, fields json.Ra
 		return record.Job{}, nil, ErrNoCompiler
 	}
 	def, _, err := o.readDefinitionText(ctx, record.Segment(job))
-	if err == nil && len(fields) > 0 {
-		def, err = record.MergeDefinition(def, fields)
-	}
 	if err != nil {
 		return record.Job{}, nil, err
 	}
+	if len(fields) == 0 {
+		return o.compileDefinition(def)
+	}
+	if def, err = record.MergeDefinition(def, fields); err != nil {
+		return record.Job{}, nil, invalidArgument(err)
+	}
+	parsed, prog, err := o.compileDefinition(def)
+	return parsed, prog, invalidArgument(err)
+}
+
+// compileDefinition returns the parts of a definition that are of this package, and its program.
+func (o *Operator) compileDefinition(def json.RawMessage) (record.Job, due.Program, error) {
 	parsed, err := record.ParseJob(def)
 	if err != nil {
 		return record.Job{}, nil, err
@@ -157,8 +166,13 @@ func fieldNames(fields json.RawMessage) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// encode returns the fields of ov by their names in a definition, nil if there are none.
+// encode returns the fields of ov by their names in a definition, nil if there are none. Its errors are ErrInvalidArgument.
 func (ov *Override) encode() (json.RawMessage, error) {
+	fields, err := ov.encodeFields()
+	return fields, invalidArgument(err)
+}
+
+func (ov *Override) encodeFields() (json.RawMessage, error) {
 	fields := map[string]any{}
 	for name, value := range ov.Policies {
 		if !slices.Contains(policyFields, name) {

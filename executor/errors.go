@@ -39,6 +39,9 @@ var (
 	ErrTooManyTriggers = coordinator.ErrTooManyTriggers
 	// ErrTooManyDisabled means that more than 256 instances or 256 hosts would be disabled.
 	ErrTooManyDisabled = coordinator.ErrTooManyDisabled
+	// ErrInvalidArgument means that an argument of a call is wrong, at all or for the job as it is stored, such as a shard
+	// that it does not have. Nothing was written.
+	ErrInvalidArgument = coordinator.ErrInvalidArgument
 	// ErrInvalidJob means that a definition is invalid. The text names job, field and rule.
 	ErrInvalidJob = errors.New("invalid job")
 	// ErrUnknownJob means that no process has stored or registered a job of that name.

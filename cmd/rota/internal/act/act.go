@@ -2,10 +2,12 @@
 package act
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os/user"
+	"slices"
 	"strings"
 	"time"
 
@@ -233,12 +235,64 @@ func (c *commands) setDisabled(verb, done string, cmd *cobra.Command, set func(*
 			if err := set(op, ctx, sc); err != nil {
 				return err
 			}
-			return c.print(cmd, view.Done{Verb: verb, Jobs: args, Text: done + " " + o.describe(sc.Job, sc.Shards)})
+			v := view.Done{Verb: verb, Jobs: args, Text: done + " " + o.describe(sc.Job, sc.Shards)}
+			v.Note = describeAbsent(ctx, op, &sc)
+			return c.print(cmd, v)
 		})
 	}
 	cmd.ValidArgsFunction = complete.Jobs(c.s, 1)
 	o.addFlags(cmd, c.s)
 	return settings.Limit(cmd, flags...)
+}
+
+// describeAbsent returns a note if the scope names something that does not exist, as after a typing error. The act is stored, so
+// a failed read is no error.
+func describeAbsent(ctx context.Context, op *coordinator.Operator, sc *coordinator.Scope) string {
+	var notes []string
+	if len(sc.Shards) > 0 {
+		if st, err := op.Status(ctx, sc.Job); err == nil && slices.Max(sc.Shards) >= st.Shards {
+			notes = append(notes, fmt.Sprintf("%s has the shards 0 to %d", sc.Job, st.Shards-1))
+		}
+	}
+	for _, name := range sc.Instances {
+		if note := describeMissing(ctx, op, name, "this holds for its start"); note != "" {
+			notes = append(notes, note)
+		}
+	}
+	if len(sc.Hosts) > 0 {
+		notes = append(notes, describeMissingHosts(ctx, op, sc.Hosts)...)
+	}
+	return strings.Join(notes, "\n")
+}
+
+// describeMissingHosts returns a note for each host on which no instance is alive.
+func describeMissingHosts(ctx context.Context, op *coordinator.Operator, hosts []string) (notes []string) {
+	all, err := op.Instances(ctx)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, i := range all {
+		if i.Alive && i.Host != "" && !slices.Contains(names, i.Host) {
+			names = append(names, i.Host)
+		}
+	}
+	slices.Sort(names)
+	for _, host := range hosts {
+		if !slices.Contains(names, host) {
+			notes = append(notes, fmt.Sprintf("no instance is alive on host %s; this holds for its next instance. Alive: %s", host, listBounded(names)))
+		}
+	}
+	return notes
+}
+
+// listBounded returns up to 20 names, "none" for none.
+func listBounded(names []string) string {
+	const most = 20
+	if len(names) > most {
+		names = append(slices.Clone(names[:most-1]), "...")
+	}
+	return cmp.Or(strings.Join(names, ", "), "none")
 }
 
 // triggerOptions are the flags of trigger.

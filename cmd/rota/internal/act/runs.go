@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -300,22 +301,16 @@ func describeMissing(ctx context.Context, op *coordinator.Operator, name, meanin
 	if err != nil {
 		return ""
 	}
-	const most = 20
-	alive := []string{}
+	var alive []string
 	for _, i := range all {
-		switch {
-		case i.Alive && i.Instance == name:
-			return ""
-		case i.Alive && len(alive) == most:
-			alive[most-1] = "..."
-		case i.Alive:
+		if i.Alive {
 			alive = append(alive, i.Instance)
 		}
 	}
-	if len(alive) == 0 {
-		alive = []string{"none"}
+	if slices.Contains(alive, name) {
+		return ""
 	}
-	return fmt.Sprintf("no instance %s is alive; %s. Alive: %s", name, meaning, strings.Join(alive, ", "))
+	return fmt.Sprintf("no instance %s is alive; %s. Alive: %s", name, meaning, listBounded(alive))
 }
 
 func (c *commands) forget() *cobra.Command {

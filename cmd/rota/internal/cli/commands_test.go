@@ -30,7 +30,13 @@ func TestExitCodes(t *testing.T) {
 			"jobs":                                     {exit.OK, ""},
 			"resume rebuild":                           {exit.OK, ""},
 			"wait settle --for moved":                  {exit.OK, ""},
-			"trigger export --shards 7":                {exit.Failed, "there is no shard 7 of 1"},
+			"trigger export --shards 7":                {exit.Usage, "there is no shard 7 of 1"},
+			"override export shards=-2":                {exit.Usage, "shards"},
+			"override export shards=-2 --dry-run":      {exit.Usage, "shards"},
+			"override export timeout=-1s":              {exit.Usage, "timeout"},
+			"disable export --shards 99":               {exit.Usage, "there is no shard 99 of 1"},
+			"disable --instance a/b":                   {exit.Usage, "instance"},
+			"cancel export --shard 7 --yes":            {exit.Usage, "there is no shard 7 of 1"},
 			"jobs --state sad":                         {exit.Usage, `state is "sad"`},
 			"jobs a[":                                  {exit.Usage, "syntax error in pattern"},
 			"jobs -o xml":                              {exit.Usage, `--output is "xml"`},
@@ -54,11 +60,11 @@ func TestExitCodes(t *testing.T) {
 			"reset settle":                             {exit.Usage, "not confirmed, nothing was changed"},
 			"explain settle --at lunch":                {exit.Usage, `--at is "lunch", neither RFC 3339 nor a time of day`},
 			"explain settle x":                         {exit.Usage, `shard is "x"`},
-			"explain settle 99":                        {exit.Failed, "there is no shard 99 of 3"},
+			"explain settle 99":                        {exit.Usage, "there is no shard 99 of 3"},
 			"explain nosuch":                           {exit.NoJob, ""},
 			"explain invoices":                         {exit.NotMet, ""},
 			"explain tenants 3":                        {exit.OK, ""},
-			"moves --without nosuch":                   {exit.Failed, `there is no instance "nosuch"`},
+			"moves --without nosuch":                   {exit.Usage, `there is no instance "nosuch"`},
 			"moves --label zone=a":                     {exit.Usage, "--label needs --with"},
 			"moves nosuch":                             {exit.NoJob, "unknown job"},
 			"doctor":                                   {exit.NotMet, ""},
@@ -98,7 +104,7 @@ func TestExitCodes(t *testing.T) {
 			"override settle schedule=5s":               {exit.Usage, `write schedule='every 5s'`},
 			"override settle 'schedule=*/10 * * * * *'": {exit.Usage, `write schedule='cron */10 * * * * *'`},
 			"override settle schedule=lunch":            {exit.Usage, `schedule "lunch"`},
-			"shards tenants 99":                         {exit.Failed, "there is no shard 99 of 16"},
+			"shards tenants 99":                         {exit.Usage, "there is no shard 99 of 16"},
 			"shards tenants x":                          {exit.Usage, "shard is \"x\", not a number or a range"},
 			"override nosuch shards=3":                  {exit.NoJob, "unknown job"},
 			"acts nosuch":                               {exit.NoJob, "unknown job; rota jobs"},
@@ -457,5 +463,23 @@ func TestNext_OfAJobThatFollows(t *testing.T) {
 		assert.Contains(t, r.out, `"last_fire":"2000-01-01T00:02:00Z"`)
 		assert.Contains(t, r.out, `"state":"ok"`)
 		assert.Contains(t, f.run("dump").out, "groups/default/ends/~web-1.")
+	})
+}
+
+func TestDisable_NotesWhatDoesNotExist(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		incident(f)
+		for line, want := range map[string]string{
+			"disable tenants --shards 3":                 "disabled shard 3 for tenants\n",
+			"enable tenants --shards 3,99":               "tenants has the shards 0 to 15\n",
+			"disable --instance web-1 --instance web-9":  "no instance web-9 is alive; this holds for its start. Alive: web-1, web-2, web-3\n",
+			"enable tenants --instance web-9":            "no instance web-9 is alive; this holds for its start. Alive: web-1, web-2, web-3\n",
+			"disable tenants --host n-9 --instance none": "no instance is alive on host n-9; this holds for its next instance. Alive: ",
+			"enable --host n-9":                          "no instance is alive on host n-9; this holds for its next instance. Alive: ",
+		} {
+			r := f.run(line)
+			assert.Equal(t, exit.OK, r.code, line)
+			assert.Contains(t, r.out, want, line)
+		}
 	})
 }

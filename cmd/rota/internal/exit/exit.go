@@ -78,6 +78,8 @@ func CodeOf(err error) int {
 		return OK
 	case errors.As(err, &e):
 		return e.Code
+	case errors.Is(err, coordinator.ErrInvalidArgument):
+		return Usage
 	case errors.Is(err, coordinator.ErrUnknownJob):
 		return NoJob
 	case errors.Is(err, coordinator.ErrRetiring):

@@ -23,6 +23,7 @@ func TestCodeOf(t *testing.T) {
 		{Usagef("a"), Usage},
 		{fmt.Errorf("pause: %w", coordinator.ErrUnknownJob), NoJob},
 		{NotMetf("a"), NotMet},
+		{fmt.Errorf("trigger: %w", coordinator.ErrInvalidArgument), Usage},
 		{fmt.Errorf("pause: %w", registry.ErrUnknownOutcome), Unknown},
 		{errors.Join(errors.New("a"), Usagef("b")), Usage},
 		{&Error{Code: 7}, 7},

@@ -156,7 +156,7 @@ func (c *commands) shards() *cobra.Command {
 				}
 				for s := range chosen.All() {
 					if s >= st.Shards {
-						return nil, fmt.Errorf("there is no shard %d of %d", s, st.Shards)
+						return nil, exit.Usagef("there is no shard %d of %d", s, st.Shards)
 					}
 				}
 				v := view.ShardsOf(st, owner, time.Now())

@@ -27,7 +27,7 @@ type Done struct {
 func (v Done) Screen(t Times) Screen {
 	s := Section{Lines: []string{v.Text}}
 	if v.Note != "" {
-		s.Lines = append(s.Lines, v.Note)
+		s.Lines = append(s.Lines, strings.Split(v.Note, "\n")...)
 	}
 	for _, at := range v.Fires {
 		s.Lines = append(s.Lines, "  "+t.exactly(at))
