@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -43,7 +44,7 @@ func Run(ctx context.Context, schemes registryurl.Schemes, args []string, io Str
 
 func run(ctx context.Context, s *settings.Settings, args []string, io Streams) int {
 	root, began := newRoot(s, io)
-	root.SetArgs(args)
+	root.SetArgs(slices.Concat([]string{}, args)) // of nil, cobra takes those of the process, also in tests
 	err := root.ExecuteContext(ctx)
 	s.Close()
 	switch e, ok := err.(*exit.Error); {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,7 +20,7 @@ func execute(t *testing.T, in string, args ...string) (out, errs string, err err
 	cmd.SetIn(strings.NewReader(in))
 	cmd.SetOut(&o)
 	cmd.SetErr(&e)
-	cmd.SetArgs(args)
+	cmd.SetArgs(slices.Concat([]string{}, args)) // of nil, cobra takes the arguments of the test
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	err = cmd.ExecuteContext(t.Context())
 	return o.String(), e.String(), err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,7 +35,7 @@ func resolve(t *testing.T, config string, env map[string]string, args ...string)
 	}
 	root := &cobra.Command{Use: "rota", RunE: func(*cobra.Command, []string) error { return s.Resolve() }}
 	s.AddFlags(root)
-	root.SetArgs(args)
+	root.SetArgs(slices.Concat([]string{}, args)) // of nil, cobra takes the arguments of the test
 	root.SetIn(strings.NewReader(""))
 	root.SilenceErrors, root.SilenceUsage = true, true
 	return s, root.Execute()
