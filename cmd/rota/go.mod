@@ -2,6 +2,8 @@ module github.com/rota-dev/rota/cmd/rota
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/go-zookeeper/zk v1.0.4

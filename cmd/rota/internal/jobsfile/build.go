@@ -31,8 +31,9 @@ import (
 // builder makes jobs of their specs.
 type builder struct {
 	*reader
-	host Host
-	file *File
+	host  Host
+	file  *File
+	noted map[string]bool // the notes of defaults come with each job
 }
 
 // addJob adds the job of a spec to the file, and reports the problems of its values together.
@@ -414,6 +415,12 @@ func (b *builder) environment(s *jobSpec) []string {
 			b.reportAt(path, at.key, "is not the name of a variable")
 			continue
 		}
+		switch {
+		case slices.Contains(runVariables, name):
+			b.note("%s has no effect: each run sets this variable", path)
+		case !shellName.MatchString(name):
+			b.note("%s is not a name that shells can read: letters, digits and underscores", path)
+		}
 		text, ok := b.resolve(s, path, at.value, s.Env[name])
 		if strings.Contains(text, "\x00") {
 			b.reportAt(path, at.value, "the value has a NUL byte")
@@ -424,6 +431,23 @@ func (b *builder) environment(s *jobSpec) []string {
 		}
 	}
 	return env
+}
+
+// runVariables are the variables that package handler sets for each run.
+var runVariables = []string{
+	"ROTA_ID", "ROTA_KEY", "ROTA_JOB", "ROTA_INSTANCE", "ROTA_SHARD", "ROTA_SHARDS", "ROTA_PARAM", "ROTA_SHARD_PARAM", "ROTA_FIRE", "ROTA_ATTEMPT",
+	"ROTA_RETRIES", "ROTA_REASON", "ROTA_TRIGGER", "ROTA_FENCE", "ROTA_RUN",
+}
+
+// shellName matches the names of variables that shells can read.
+var shellName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// note adds a note to the file, once.
+func (b *builder) note(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !b.noted[text] {
+		b.noted[text] = true
+		b.file.Notes = append(b.file.Notes, text)
+	}
 }
 
 // envPlace returns where a variable is: in the job, or in defaults.

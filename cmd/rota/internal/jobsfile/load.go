@@ -52,6 +52,8 @@ type File struct {
 	Jobs             []Job // in the order of the file
 	// Warnings are values that are too short to be masked.
 	Warnings []string
+	// Notes name valid settings that are most likely mistakes.
+	Notes []string
 
 	fromEnv []string // the variables that jobs name
 }
@@ -90,7 +92,7 @@ func load(r *reader, content []byte, host Host) *File {
 	}
 	s, _ := fileShape().read(r, root)
 	applyDefaults(r, s.Jobs)
-	b := builder{reader: r, host: host, file: &File{
+	b := builder{reader: r, host: host, noted: map[string]bool{}, file: &File{
 		Revision: s.Revision, HasRevision: has(root, "revision"), Namespace: s.Namespace, Group: s.Group, Registry: s.Registry, History: s.History,
 	}}
 	for i := range s.Jobs {

@@ -297,3 +297,17 @@ func FuzzLoad(f *testing.F) {
 		}
 	})
 }
+
+func TestRunVariables_AreThoseOfHandlers(t *testing.T) {
+	h := handler.Shell("env; exit 1")
+	h.Env, h.LogLimit = []string{}, -1
+	var failed *handler.ExitError
+	require.ErrorAs(t, h.Handle(t.Context(), &executor.Run{Job: "a"}), &failed)
+	var names []string
+	for line := range strings.Lines(failed.Tail) {
+		if name, _, _ := strings.Cut(line, "="); strings.HasPrefix(name, "ROTA_") {
+			names = append(names, name)
+		}
+	}
+	assert.ElementsMatch(t, runVariables, names)
+}

@@ -182,11 +182,13 @@ func validate(cmd *cobra.Command, path string, host jobsfile.Host, fires int, no
 		}
 	}
 	if info, err := file.Stat(); err == nil {
-		if err := checkWriters(path, info, os.Geteuid()); err != nil {
-			fmt.Fprintln(cmd.ErrOrStderr(), "warning: for rota run,", err)
+		for _, err := range []error{checkWriters(path, info, os.Geteuid()), checkDirectories(path)} {
+			if err != nil {
+				fmt.Fprintln(cmd.ErrOrStderr(), "warning: for rota run,", err)
+			}
 		}
 	}
-	for _, warning := range slices.Concat(f.Warnings, listUnknownFollowed(f), (&options{env: os.Environ()}).listOverruled(f)) {
+	for _, warning := range slices.Concat(f.Warnings, f.Notes, listUnknownFollowed(f), listEnded(f, now), (&options{env: os.Environ()}).listOverruled(f)) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
 	}
 	text, err := describe(path, f, fires, now)

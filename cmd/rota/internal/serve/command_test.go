@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ func execute(t *testing.T, args ...string) (string, error) {
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetOut(&out)
 	cmd.SetErr(&out)
-	cmd.SetArgs(args)
+	cmd.SetArgs(slices.Concat([]string{}, args)) // of nil, cobra takes the arguments of the test
 	err := cmd.Execute()
 	return out.String(), err
 }
@@ -89,6 +90,12 @@ func TestValidate(t *testing.T) {
 		"a program without labels":    {[]string{elsewhere}, "is valid", exit.OK},
 		"a program, not looked up":    {[]string{elsewhere, "--label", "gpu=yes", "--no-lookup"}, "is valid", exit.OK},
 		"no fires":                    {[]string{writeFile(t, hello), "--fires", "0"}, "--fires is 0, below 1", exit.Usage},
+		"a directory of all":          {[]string{inOpenDirectory(t, 0o777)}, "and so replace the file", exit.OK},
+		"a job without fires":         {[]string{writeFile(t, "jobs:\n  a: {at: 2020-01-01T00:00:00Z, command: [/bin/echo]}\n")}, "warning: job \"a\" has no fires from now on", exit.OK},
+		"a job whose time is over":    {[]string{writeFile(t, "jobs:\n  a: {every: 1m, until: 2020-01-01T00:00:00Z, command: [/bin/echo]}\n")}, "warning: job \"a\" has no fires from now on", exit.OK},
+		"a variable of the run":       {[]string{writeFile(t, "jobs:\n  a: {every: 1m, env: {ROTA_JOB: b}, command: [/bin/echo]}\n")}, "warning: jobs.a.env.ROTA_JOB has no effect: each run sets this variable", exit.OK},
+		"a variable of the fleet":     {[]string{writeFile(t, "jobs:\n  a: {every: 1m, env: {ROTA_REGISTRY: b}, command: [/bin/echo]}\n")}, "is valid", exit.OK},
+		"a name for no shell":         {[]string{writeFile(t, "jobs:\n  a: {every: 1m, env: {A B: c}, command: [/bin/echo]}\n")}, "is not a name that shells can read", exit.OK},
 		"a job of other processes":    {[]string{follower}, "warning: job \"a\" follows \"setle\", which is not in this file", exit.OK},
 		"the schema":                  {[]string{"--schema"}, string(jobsfile.Schema()), exit.OK},
 		"the schema and a file":       {[]string{"--schema", elsewhere}, "validate needs a FILE, or --schema and no FILE", exit.Failed},

@@ -95,7 +95,7 @@ type (
 		}
 		ReadinessProbe  probe `yaml:"readinessProbe"`
 		LivenessProbe   probe `yaml:"livenessProbe"`
-		Resources       struct{ Requests map[string]string }
+		Resources       struct{ Requests, Limits map[string]string }
 		SecurityContext struct {
 			AllowPrivilegeEscalation bool `yaml:"allowPrivilegeEscalation"`
 			ReadOnlyRootFilesystem   bool `yaml:"readOnlyRootFilesystem"`
@@ -111,9 +111,10 @@ type (
 		GracePeriod     int  `yaml:"terminationGracePeriodSeconds"`
 		MountToken      bool `yaml:"automountServiceAccountToken"`
 		SecurityContext struct {
-			RunAsNonRoot bool `yaml:"runAsNonRoot"`
-			RunAsUser    int  `yaml:"runAsUser"`
-			RunAsGroup   int  `yaml:"runAsGroup"`
+			RunAsNonRoot bool                  `yaml:"runAsNonRoot"`
+			RunAsUser    int                   `yaml:"runAsUser"`
+			RunAsGroup   int                   `yaml:"runAsGroup"`
+			Seccomp      struct{ Type string } `yaml:"seccompProfile"`
 		} `yaml:"securityContext"`
 		Spread []struct {
 			MaxSkew           int      `yaml:"maxSkew"`

@@ -50,6 +50,9 @@ func describe(path string, f *jobsfile.File, fires int, now time.Time) (string, 
 	return title + alignColumns(rows), nil
 }
 
+// noFires is the text of a schedule that has ended.
+const noFires = "none any more"
+
 // nextFires returns the next fires of a schedule as texts, or why there are none.
 func nextFires(s executor.Schedule, n int, now time.Time) ([]string, error) {
 	if followed := s.After(); followed != nil {
@@ -68,7 +71,7 @@ func nextFires(s executor.Schedule, n int, now time.Time) ([]string, error) {
 		return nil, err
 	}
 	if len(fires) == 0 {
-		return []string{"none any more"}, nil
+		return []string{noFires}, nil
 	}
 	var texts []string
 	for _, t := range fires {
@@ -107,11 +110,25 @@ func alignColumns(rows [][]string) string {
 // listUnknownFollowed returns a warning for each job that follows one which the file does not have. It may be a job
 // of another process, or a misspelt name.
 func listUnknownFollowed(f *jobsfile.File) (warnings []string) {
+	known := map[string]bool{}
+	for _, j := range f.Jobs {
+		known[j.Name] = true
+	}
 	for _, j := range f.Jobs {
 		for _, name := range j.Schedule.After() {
-			if !slices.ContainsFunc(f.Jobs, func(other jobsfile.Job) bool { return other.Name == name }) {
+			if !known[name] {
 				warnings = append(warnings, fmt.Sprintf("job %q follows %q, which is not in this file", j.Name, name))
 			}
+		}
+	}
+	return warnings
+}
+
+// listEnded returns a warning for each job whose fires are all in the past.
+func listEnded(f *jobsfile.File, now time.Time) (warnings []string) {
+	for _, j := range f.Jobs {
+		if next, err := nextFires(j.Schedule, 1, now); err == nil && slices.Equal(next, []string{noFires}) {
+			warnings = append(warnings, fmt.Sprintf("job %q has no fires from now on", j.Name))
 		}
 	}
 	return warnings

@@ -77,6 +77,17 @@ func writeFile(t *testing.T, content string) string {
 	return path
 }
 
+// inOpenDirectory is writeFile in a directory below one with these permissions.
+func inOpenDirectory(t *testing.T, mode os.FileMode) string {
+	t.Helper()
+	open := filepath.Join(t.TempDir(), "open")
+	require.NoError(t, os.MkdirAll(filepath.Join(open, "conf"), 0o700))
+	require.NoError(t, os.Chmod(open, mode))
+	path := filepath.Join(open, "conf", "jobs.yaml")
+	rewrite(t, path, hello)
+	return path
+}
+
 func rewrite(t *testing.T, path, content string) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))

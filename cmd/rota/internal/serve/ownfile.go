@@ -26,6 +26,9 @@ func readOwnFile(path string, uid int) ([]byte, error) {
 	if err := checkWriters(path, info, uid); err != nil {
 		return nil, err
 	}
+	if err := checkDirectories(path); err != nil {
+		return nil, err
+	}
 	return readBounded(f)
 }
 

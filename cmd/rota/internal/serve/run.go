@@ -69,7 +69,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	// What is wrong whatever the store answers is found before the wait for it.
+	// Find mistakes in the settings before the wait for the store.
 	if _, err := s.newExecutor(memory.New().Client("check")); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -60,6 +61,12 @@ func TestRun_RefusesToStart(t *testing.T) {
 		"group may write":    {hello, func(p *process) { require.NoError(t, os.Chmod(p.file, 0o620)) }, exit.Usage, "group or others may write it (-rw--w----)"},
 		"others may write":   {hello, func(p *process) { require.NoError(t, os.Chmod(p.file, 0o602)) }, exit.Usage, "remedy: chmod go-w"},
 		"another's file":     {hello, func(p *process) { p.uid = 12345; require.NoError(t, os.Chown(p.file, 54321, -1)) }, exit.Usage, "user 54321 owns it"},
+		"all may replace it": {hello, func(p *process) { p.file = inOpenDirectory(t, 0o777) }, exit.Usage, "all users may write the directory"},
+		"also by a link": {hello, func(p *process) {
+			link := filepath.Join(t.TempDir(), "link.yaml")
+			require.NoError(t, os.Symlink(inOpenDirectory(t, 0o777), link))
+			p.file = link
+		}, exit.Usage, "all users may write the directory"},
 		"no port":            {hello, func(p *process) { p.listen = "nowhere" }, exit.Usage, `--listen is "nowhere", not HOST:PORT or :PORT`},
 		"a bad port":         {hello, func(p *process) { p.listen = ":80x" }, exit.Usage, `--listen is ":80x"`},
 		"a bad pprof port":   {hello, func(p *process) { p.pprof = "127.0.0.1:80x" }, exit.Usage, `--pprof is "127.0.0.1:80x"`},

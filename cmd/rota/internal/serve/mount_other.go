@@ -1,0 +1,5 @@
+//go:build unix && !linux
+
+package serve
+
+func isMountedReadOnly(string) bool { return false }
