@@ -16,8 +16,8 @@ const (
 	Future
 )
 
-// ParseInstant reads the instant that a flag names, in UTC or, with --time local, in the local zone. An empty
-// text is the zero instant.
+// ParseInstant reads the instant that a flag names, in UTC or, with --time local, in the local zone: RFC 3339, a date with or
+// without a time of day, or a time of day. A date alone is its first instant. An empty text is the zero instant.
 func (s *Settings) ParseInstant(flag, text string, d Direction) (time.Time, error) {
 	if err := s.Resolve(); err != nil {
 		return time.Time{}, err
@@ -40,7 +40,7 @@ func parseInstant(text string, now time.Time, zone *time.Location, d Direction) 
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
 		return t, nil
 	}
-	for _, layout := range []string{"2006-01-02 15:04", time.DateTime} {
+	for _, layout := range []string{"2006-01-02 15:04", time.DateTime, time.DateOnly} {
 		if t, err := time.ParseInLocation(layout, text, zone); err == nil {
 			return t, nil
 		}
@@ -63,5 +63,5 @@ func parseInstant(text string, now time.Time, zone *time.Location, d Direction) 
 			return today, nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%q, neither RFC 3339 nor a time of day as 14:00", text)
+	return time.Time{}, fmt.Errorf("%q, neither RFC 3339 nor a time of day as 14:00, nor a date as 2006-01-02 with or without one", text)
 }

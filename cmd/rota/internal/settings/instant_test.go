@@ -16,6 +16,7 @@ func TestParseInstant(t *testing.T) {
 		"2026-11-22T23:00:00+08:00": time.Date(2026, 11, 22, 15, 0, 0, 0, time.UTC),
 		"2026-11-22 23:00":          time.Date(2026, 11, 22, 23, 0, 0, 0, time.UTC),
 		"2026-11-22 23:00:07":       time.Date(2026, 11, 22, 23, 0, 7, 0, time.UTC),
+		"2026-11-22":                time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC),
 		"06:30":                     now,
 		"06:30:01":                  now.Add(time.Second).AddDate(0, 0, -1),
 		"23:00":                     time.Date(2026, 11, 22, 23, 0, 0, 0, time.UTC),
@@ -24,7 +25,7 @@ func TestParseInstant(t *testing.T) {
 		require.NoError(t, err, text)
 		assert.True(t, want.Equal(at), "%q is %v", text, at)
 	}
-	for _, text := range []string{"noon", "25:00", "2026-13-01T00:00:00Z"} {
+	for _, text := range []string{"noon", "25:00", "2026-11-31", "2026-13-01T00:00:00Z"} {
 		_, err := parseInstant(text, now, time.UTC, Past)
 		assert.ErrorContains(t, err, text)
 	}
