@@ -60,6 +60,9 @@ type JobSummary struct {
 	// LocalDiffers names the live instances whose part of the job that is not stored (executor.Job.Local)
 	// is not that of most instances, or all that have one if no one is the most frequent.
 	LocalDiffers []string
+	// Differs names the live instances whose own definition has another revision or content than the stored one,
+	// sorted. In a rolling deployment, these are the ones that are not replaced yet.
+	Differs []string
 	// LastFailure is the latest failure on record; its At is zero if there is none.
 	LastFailure Failure
 
@@ -200,6 +203,9 @@ func (st *Status) Summary() JobSummary {
 	for _, m := range st.Members {
 		if !m.Alive {
 			s.addExpired(m.Instance, len(m.Shards))
+		}
+		if m.Differs && m.Alive && !m.Draining {
+			s.Differs = append(s.Differs, m.Instance)
 		}
 		if m.LocalDiffers {
 			s.LocalDiffers = append(s.LocalDiffers, m.Instance)

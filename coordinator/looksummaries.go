@@ -29,7 +29,8 @@ type summaries struct {
 	changed    []*jobEntry        // jobs whose summaries have changed since the last call of changes
 
 	expired      map[string]bool         // incarnations that own shards and whose sessions do not exist
-	localsOf     map[string]registry.Rev // the member records that localDiffers is of
+	compared     map[string]registry.Rev // the records of live members that localDiffers and live are of
+	live         []*record.Member        // live members that do not drain, by incarnation
 	localDiffers map[string][]string     // instances by job
 }
 
@@ -85,7 +86,10 @@ func (g *groupRecords) recompute(j *jobEntry, now time.Time) {
 // addMembers adds to the summary of a job what depends on members, and notes that it has changed.
 func (g *groupRecords) addMembers(j *jobEntry) {
 	s := &j.summary
-	s.Expired, s.ExpiredOwners, s.LocalDiffers = 0, nil, g.localDiffers[s.Job]
+	s.Expired, s.ExpiredOwners, s.LocalDiffers, s.Differs = 0, nil, g.localDiffers[s.Job], nil
+	for _, other := range record.FindOthers(g.live, s.Job, s.Revision) {
+		s.Differs = append(s.Differs, other.Instance)
+	}
 	if len(g.expired) > 0 {
 		for inc, shards := range j.owned {
 			if g.expired[inc] {
@@ -290,17 +294,24 @@ func (g *groupRecords) compareMembers() (changed bool) {
 	}
 	var live []*record.Member
 	of := map[string]registry.Rev{}
-	for inc, e := range g.members {
-		if _, alive := g.instances[e.m.Session]; e.err == nil && alive && !e.m.Draining && len(e.m.Locals) > 0 {
+	for _, inc := range slices.Sorted(maps.Keys(g.members)) {
+		e := g.members[inc]
+		if _, alive := g.instances[e.m.Session]; e.err == nil && alive && !e.m.Draining {
 			live, of[inc] = append(live, &e.m), e.entry.Modified
 		}
 	}
-	if !maps.Equal(of, g.localsOf) {
+	if !maps.Equal(of, g.compared) {
 		differing := record.CompareLocals(live)
-		changed = changed || !maps.EqualFunc(differing, g.localDiffers, slices.Equal)
-		g.localsOf, g.localDiffers = of, differing
+		changed = changed || !maps.EqualFunc(differing, g.localDiffers, slices.Equal) || !slices.EqualFunc(live, g.live, haveSameDefinitions)
+		g.compared, g.localDiffers, g.live = of, differing, live
 	}
 	return changed
+}
+
+// haveSameDefinitions reports whether two records show the same definitions of one instance.
+func haveSameDefinitions(a, b *record.Member) bool {
+	return a.Name == b.Name && slices.Equal(a.Jobs, b.Jobs) && slices.Equal(a.Unsupported, b.Unsupported) &&
+		slices.Equal(a.Revisions, b.Revisions) && slices.Equal(a.Differs, b.Differs)
 }
 
 // instanceStatus returns the state of a member by its own records.

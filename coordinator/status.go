@@ -151,9 +151,11 @@ type MemberStatus struct {
 	Unsupported bool
 	// Revision is the revision of the member's own definition of the job. Differs reports
 	// whether that definition has another revision or content than the stored one, as of the
-	// member's last record.
+	// member's last record. Own names the fields that differ, if the member found the stored one
+	// when it offered the job; of a member that is about to be replaced in a deployment it is empty.
 	Revision int
 	Differs  bool
+	Own      string
 	// LocalDiffers reports whether its part of the job that is not stored is not that of most, as
 	// in JobSummary.
 	LocalDiffers bool
@@ -336,11 +338,12 @@ func (o *Operator) readMembers(ctx context.Context, st *Status) (map[string]*Mem
 			st.Unreadable = append(st.Unreadable, e.Key)
 			continue
 		}
-		revision, has := m.Revision(st.Job)
+		revision, _ := m.Revision(st.Job)
+		other, differs := m.FindOther(st.Job, st.Revision)
 		out[e.Key.Name()] = &MemberStatus{
 			Instance: m.Name, Host: m.Host, Session: m.Session, Alive: alive[m.Session], Draining: m.Draining,
 			Offers: m.Offers(st.Job), Unsupported: slices.Contains(m.Unsupported, st.Job), Revision: revision,
-			Differs: has && (revision != st.Revision || slices.Contains(m.Differs, st.Job)), Blocked: shardList(m.Blocked[st.Job]),
+			Differs: differs, Own: other.Own, Blocked: shardList(m.Blocked[st.Job]),
 			Waiting: waitingOf(m.Waiting[st.Job]),
 		}
 		if alive[m.Session] && !m.Draining {

@@ -66,6 +66,9 @@ type Member struct {
 	// Differs are jobs, a bounded number, whose stored definition had the revision of the
 	// member's own one and different content when this record was written.
 	Differs []string `json:"differs,omitempty"`
+	// Own is, by job and for a bounded number of jobs, in which fields the member's own definition differed from the
+	// stored one when the member offered the job: the stored revision was higher, or the same. See DescribeOwn.
+	Own map[string]string `json:"own,omitempty"`
 
 	// Locals identify the parts of Jobs and then of Unsupported that only this process has, such as
 	// commands. Empty ones at the end are left out. See SetLocals.
@@ -122,9 +125,12 @@ func (m *Member) SetRevisions(of map[string]int) {
 
 // Revision returns the revision of the member's own definition of a job, if it has one.
 func (m *Member) Revision(job string) (revision int, has bool) {
-	i := slices.Index(slices.Concat(m.Jobs, m.Unsupported), job)
+	i, found := slices.BinarySearch(m.Jobs, job)
+	if !found {
+		i = len(m.Jobs) + slices.Index(m.Unsupported, job)
+	}
 	switch n := len(m.Revisions); {
-	case i < 0:
+	case i < len(m.Jobs) && !found:
 		return 0, false
 	case n == 0:
 		return 0, true

@@ -292,9 +292,7 @@ func (d *diagnosis) checkMembers() {
 		for _, job := range m.Unsupported {
 			d.add(Finding{Warning, Unsupported, job, key, fmt.Sprintf("%s registers the job and cannot compile a definition in force, so it does not offer it", m.Name), "finish the upgrade"})
 		}
-		for _, job := range m.Differs {
-			d.add(Finding{Warning, Differs, job, key, fmt.Sprintf("the definition of %s has the stored revision and other content", m.Name), "raise Revision"})
-		}
+		d.checkDefinitions(&m, key)
 		for _, job := range slices.Sorted(maps.Keys(m.Blocked)) {
 			d.add(Finding{Error, Stuck, job, key, fmt.Sprintf("%s may not own shards %s: a handler of its earlier session has not returned", m.Name, m.Blocked[job]), "end that process"})
 		}
@@ -303,6 +301,41 @@ func (d *diagnosis) checkMembers() {
 			d.add(Finding{Warning, Stuck, job, key, fmt.Sprintf("%d runs on %s wait for a worker since %v, behind %s", w.Shards.Len()+w.More, m.Name, w.Since, w.Behind), "see docs/sizing.md"})
 		}
 	}
+}
+
+// checkDefinitions compares a live member's own definitions with the stored ones. Lower revisions are one finding: in a
+// rolling deployment, a member has that of each job that was changed, and is replaced within minutes.
+func (d *diagnosis) checkDefinitions(m *record.Member, key registry.Key) {
+	var lower []record.OtherDefinition
+	f := Finding{Info, Differs, "", key, "", "if it is not about to be replaced, as in a rolling deployment, start it with the version or jobs file of the others"}
+	for _, job := range slices.Sorted(slices.Values(slices.Concat(m.Jobs, m.Unsupported))) {
+		stored, known := d.jobs[record.Segment(job)]
+		if !known {
+			continue
+		}
+		other, differs := m.FindOther(job, stored.Revision)
+		switch {
+		case !differs:
+		case other.Revision == stored.Revision:
+			d.add(Finding{Warning, Differs, job, key, other.String(), "raise Revision"})
+		default:
+			if lower = append(lower, other); len(lower) == 1 {
+				f.Job = job
+			}
+			if other.Own != "" { // it came after the higher revision: it was left behind, or rolled back
+				f.Severity = Warning
+			}
+		}
+	}
+	switch len(lower) {
+	case 0:
+		return
+	case 1:
+		f.What = lower[0].String()
+	default:
+		f.What, f.Job = fmt.Sprintf("%s has another revision of %d jobs than is stored, such as %s: %v", m.Name, len(lower), f.Job, lower[0]), ""
+	}
+	d.add(f)
 }
 
 // checkLocals compares the local parts of jobs. Jobs that differ on the same instances are one finding.

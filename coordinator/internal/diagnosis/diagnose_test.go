@@ -103,7 +103,11 @@ func TestDiagnose(t *testing.T) {
 		"claims ahead":           {func(w *world) { w.member.Ahead = map[string]record.Ahead{"job": {Epoch: 1, At: coordtest.At(90)}} }, Clock, Error, "before their time"},
 		"an expired member":      {func(w *world) { w.session = "" }, Expired, Warning, "has expired"},
 		"another definition":     {func(w *world) { w.member.Differs = []string{"job"} }, Differs, Warning, "other content"},
-		"a blocked shard":        {func(w *world) { w.member.Blocked = map[string]shardset.Set{"job": shardset.Of(1, 2)} }, Stuck, Error, "may not own shards 1-2"},
+		"a lower revision":       {func(w *world) { w.job = coordtest.Def("job", 3, 4, "") }, Differs, Info, "a has revision 0, and revision 3 is stored"},
+		"a revision left behind": {func(w *world) {
+			w.job, w.member.Own = coordtest.Def("job", 3, 4, ""), map[string]string{"job": "shards 5"}
+		}, Differs, Warning, "a has revision 0 (shards 5), and revision 3 is stored"},
+		"a blocked shard": {func(w *world) { w.member.Blocked = map[string]shardset.Set{"job": shardset.Of(1, 2)} }, Stuck, Error, "may not own shards 1-2"},
 		"runs that wait": {func(w *world) {
 			w.member.Waiting = map[string]record.Waiting{"job": {Shards: shardset.Of(1), More: 2, Behind: "Workers 1"}}
 		}, Stuck, Warning, "3 runs on a wait"},

@@ -97,6 +97,9 @@ func (s *subject) checkInForce() result {
 	if s.Definition != nil && s.Stored.Revision > last.Job().Revision {
 		pending = fmt.Sprintf("; revision %d is stored, and not in force yet", s.Stored.Revision)
 	}
+	for _, other := range s.findOthers() {
+		pending += "; " + other.String()
+	}
 	if s.fire == 0 {
 		return pass("revision %d%s", last.Job().Revision, pending)
 	}
@@ -176,7 +179,26 @@ func (s *subject) checkDue() result {
 		}
 		return unclear("%s counts from the ends of runs, so its earlier instants are not on record. %s", scheduleText(e), s.describeNext(e, prog))
 	}
-	return stop("ask for an instant of the schedule", "%s does not have the instant. %s", scheduleText(e), s.describeNext(e, prog))
+	r := stop("ask for an instant of the schedule", "%s does not have the instant. %s", scheduleText(e), s.describeNext(e, prog))
+	if others := s.findOthers(); len(others) > 0 {
+		r.detail += fmt.Sprintf(". %v", others[0])
+		r.do = "ask for an instant of the schedule, or raise the revision of the definition that should be in force"
+	}
+	return r
+}
+
+// findOthers returns the definitions of live members that are not the stored one.
+func (s *subject) findOthers() []record.OtherDefinition {
+	if s.Definition == nil {
+		return nil
+	}
+	var live []*record.Member
+	for _, inc := range sortedKeys(s.Members) {
+		if m := s.Members[inc]; s.isLive(inc) && !m.Draining {
+			live = append(live, &m)
+		}
+	}
+	return record.FindOthers(live, s.Job, s.Stored.Revision)
 }
 
 // describeNoFire describes a shard that has had no fire, and whose triggers, if there were any, have ended without a

@@ -149,7 +149,7 @@ func (m *Member) joinGroup(ctx context.Context, in *Incarnation) (PublishedState
 	if err := m.storeDefinitions(ctx, published.defs, registry.ReadOptions{}); err != nil {
 		return PublishedState{}, err
 	}
-	published.Member.Differs = m.superseded.listDiffering(published.defs)
+	m.superseded.publish(&published.Member, published.defs)
 	t, err := m.BuildJoinTxn(in, published.Member)
 	if err != nil {
 		return PublishedState{}, err

@@ -156,7 +156,7 @@ func (m *Member) PublishState(ctx context.Context, in *Incarnation, published Pu
 			return err
 		}
 	}
-	next.Member.Differs = m.superseded.listDiffering(next.defs)
+	m.superseded.publish(&next.Member, next.defs)
 	value, err := record.Encode(next.Member)
 	if err != nil {
 		return err

@@ -14,6 +14,8 @@ import (
 const (
 	// maxDiffers bounds record.Member.Differs.
 	maxDiffers = 100
+	// maxOwn bounds record.Member.Own.
+	maxOwn = 20
 	// maxSupersededLines bounds how many jobs are logged one by one at a time.
 	maxSupersededLines = 5
 	// maxSupersededNames bounds how many further jobs the line after those names.
@@ -27,6 +29,7 @@ type supersededDefinition struct {
 	storedRev                registry.Rev // of the stored record
 	revision, storedRevision int
 	own                      string // the definition of this process
+	described                string // how own differs, for the member record
 	differences              []string
 }
 
@@ -62,7 +65,7 @@ func (s *supersededDefinitions) compareDefinition(mine, theirs record.Job, own, 
 	if mine.Revision == theirs.Revision && len(differences) == 0 {
 		return
 	}
-	now := supersededDefinition{mine.Name, stored, mine.Revision, theirs.Revision, string(own), differences}
+	now := supersededDefinition{mine.Name, stored, mine.Revision, theirs.Revision, string(own), record.DescribeOwn(own, old), differences}
 	if s.known == nil {
 		s.known = map[string]supersededDefinition{}
 	}
@@ -87,6 +90,19 @@ func (s *supersededDefinitions) logNew(log *slog.Logger) {
 	}
 	log.Warn("more definitions of this process are not in force, because their stored definitions stay",
 		"count", len(more), "jobs", more[:min(len(more), maxSupersededNames)])
+}
+
+// publish sets Differs and Own of a member record that offers definitions.
+func (s *supersededDefinitions) publish(m *record.Member, defs map[string]json.RawMessage) {
+	m.Differs, m.Own = s.listDiffering(defs), nil
+	for _, job := range slices.Sorted(maps.Keys(s.known)) {
+		if k := s.known[job]; k.described != "" && string(defs[job]) == k.own && len(m.Own) < maxOwn {
+			if m.Own == nil {
+				m.Own = map[string]string{}
+			}
+			m.Own[job] = k.described
+		}
+	}
 }
 
 // listDiffering returns the jobs whose stored definition has the same revision and other content,

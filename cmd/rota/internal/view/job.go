@@ -62,6 +62,7 @@ type Owner struct {
 	Differs      bool   `json:"differs"`
 	LocalDiffers bool   `json:"local_differs"` // its command or request is not that of most
 	Revision     int    `json:"revision"`
+	Own          string `json:"own,omitempty"` // fields in which its definition differs
 	Shards       []int  `json:"shards"`
 	Running      []Runs `json:"running"`
 	Blocked      []int  `json:"blocked"`
@@ -103,7 +104,7 @@ func JobDetailOf(st coordinator.Status, group coordinator.Intent, next []time.Ti
 	}
 	for _, m := range st.Members {
 		v.Owners = append(v.Owners, Owner{
-			m.Instance, m.Host, m.Alive, m.Draining, m.Offers, m.Unsupported, m.Differs, m.LocalDiffers, m.Revision, orEmpty(m.Shards), runsOf(m.Running),
+			m.Instance, m.Host, m.Alive, m.Draining, m.Offers, m.Unsupported, m.Differs, m.LocalDiffers, m.Revision, m.Own, orEmpty(m.Shards), runsOf(m.Running),
 			orEmpty(m.Blocked), orEmpty(m.Waiting.Shards), m.Waiting.Behind,
 		})
 	}
@@ -274,7 +275,7 @@ func (o *Owner) describe() string {
 		{o.Draining, "draining"},
 		{len(o.Blocked) > 0, "blocked from " + Ranges(o.Blocked)},
 		{o.Unsupported, "does not support the definition"},
-		{o.Differs, fmt.Sprintf("has another definition: revision %d", o.Revision)},
+		{o.Differs, strings.TrimSuffix(fmt.Sprintf("has another definition: revision %d, %s", o.Revision, o.Own), ", ")},
 		{o.LocalDiffers, "has another command or request than most"},
 	} {
 		if n.holds {

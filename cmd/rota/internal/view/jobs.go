@@ -46,14 +46,16 @@ type Job struct {
 	Failing   []int     `json:"failing"`
 	Counts    Counts    `json:"counts"`
 	// LocalDiffers names the instances whose command or request is not that of most.
-	LocalDiffers []string  `json:"local_differs"`
-	Problem      string    `json:"problem,omitempty"`
-	LastFailure  *Failure  `json:"last_failure,omitempty"`
-	GroupPaused  bool      `json:"group_paused,omitempty"`
-	RetiredBy    *Act      `json:"retired_by,omitempty"`
-	Unoffered    time.Time `json:"unoffered_since,omitzero"`
-	PausedBy     *Act      `json:"paused_by,omitempty"` // of the job itself, or who stopped its schedule
-	Until        time.Time `json:"paused_until,omitzero"`
+	LocalDiffers []string `json:"local_differs"`
+	// Differs names the instances whose definition has another revision or content than the stored one.
+	Differs     []string  `json:"differs"`
+	Problem     string    `json:"problem,omitempty"`
+	LastFailure *Failure  `json:"last_failure,omitempty"`
+	GroupPaused bool      `json:"group_paused,omitempty"`
+	RetiredBy   *Act      `json:"retired_by,omitempty"`
+	Unoffered   time.Time `json:"unoffered_since,omitzero"`
+	PausedBy    *Act      `json:"paused_by,omitempty"` // of the job itself, or who stopped its schedule
+	Until       time.Time `json:"paused_until,omitzero"`
 }
 
 // JobsFilter selects jobs. Its zero value selects all.
@@ -98,7 +100,7 @@ func jobOf(j *coordinator.JobSummary, now time.Time, lateAfter time.Duration) Jo
 		Name: j.Job, State: states[0], States: states, Text: describeState(j, states), Schedule: j.Schedule, Revision: j.Revision,
 		Next: j.NextFire, Overdue: j.Overdue, LastFire: j.LastFire, ClaimedTo: j.ClaimedTo, LastEnd: j.Ended,
 		Shards: j.Shards, Running: j.Running, Unowned: j.Unowned, Expired: j.Expired, Owners: orEmpty(j.ExpiredOwners), Frozen: j.Frozen, Disabled: j.Disabled,
-		Reruns: j.Reruns, Triggers: j.Triggers, Failing: orEmpty(j.Failing), Counts: Counts(j.Counts), LocalDiffers: orEmpty(j.LocalDiffers), Problem: j.Problem,
+		Reruns: j.Reruns, Triggers: j.Triggers, Failing: orEmpty(j.Failing), Counts: Counts(j.Counts), LocalDiffers: orEmpty(j.LocalDiffers), Differs: orEmpty(j.Differs), Problem: j.Problem,
 		LastFailure: failureOf(j.LastFailure), GroupPaused: j.GroupPaused, PausedBy: actOf(j.HeldBy), Until: j.Until,
 		RetiredBy: actOf(j.RetiredBy), Unoffered: j.UnofferedSince,
 	}
@@ -137,9 +139,12 @@ func describeState(j *coordinator.JobSummary, states []string) string {
 	if j.Disabled > 0 {
 		text += fmt.Sprintf(", %d disabled", j.Disabled)
 	}
-	switch n := len(j.LocalDiffers); {
+	differing := slices.Concat(j.LocalDiffers, j.Differs)
+	slices.Sort(differing)
+	differing = slices.Compact(differing)
+	switch n := len(differing); {
 	case n == 1:
-		text += ", differs on " + j.LocalDiffers[0]
+		text += ", differs on " + differing[0]
 	case n > 1:
 		text += fmt.Sprintf(", differs on %d instances", n)
 	}
