@@ -19,6 +19,7 @@ type claimedRun struct {
 	task    task
 	signal  yieldSignal
 	gate    gate
+	items   itemCounts
 
 	handler runningHandler // zero unless the handler has been called and has not returned; guarded by claimedRuns.mu
 }
@@ -61,7 +62,7 @@ func (c *claimedRun) callHandler() error {
 		defer cancel()
 	}
 	c.gate.ctx, c.gate.run = ctx, c
-	r.gate, r.signal, r.log = &c.gate, &c.signal, c.e.log
+	r.gate, r.signal, r.log, r.items = &c.gate, &c.signal, c.e.log, &c.items
 	h, err := c.begin(ctx, runningHandler{r, began})
 	if err != nil {
 		c.e.observeEnded(ctx, r, time.Time{}, outcomeOf(ctx, p, err), err)

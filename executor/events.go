@@ -74,6 +74,9 @@ func (e *Executor) observeEnded(ctx context.Context, r *Run, began time.Time, ho
 // observeOutcome reports the end of a run.
 func (e *Executor) observeOutcome(r *Run, began time.Time, how Outcome, err error) {
 	ended := RunEnded{Run: r.Info(), Ended: e.clock().UTC(), Outcome: how, Err: err}
+	if r.items != nil {
+		ended.ItemsFetched, ended.ItemsProcessed = r.items.fetched.Load(), r.items.processed.Load()
+	}
 	if !began.IsZero() {
 		ended.Started = ended.Ended.Add(-time.Since(began))
 	}

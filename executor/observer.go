@@ -87,6 +87,8 @@ type RunEnded struct {
 	// errors.Is and errors.As find in Err what they find in that error, and a *PanicError if the handler panicked.
 	// It is not equal (==) to the error of the handler, and errors.Unwrap returns nil.
 	Err error
+	// ItemsFetched and ItemsProcessed are the sums of Run.CountItems.
+	ItemsFetched, ItemsProcessed int64
 }
 
 // Outcome is how a run ended. The zero value is none.

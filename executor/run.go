@@ -3,6 +3,7 @@ package executor
 import (
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/rota-dev/rota/internal/record"
@@ -54,6 +55,19 @@ type Run struct {
 	signal *yieldSignal // nil for a literal
 	log    *slog.Logger // nil for a literal
 	saved  []byte       // the checkpoint of a literal
+	items  *itemCounts  // nil for a literal
+}
+
+// itemCounts counts the items of a run.
+type itemCounts struct{ fetched, processed atomic.Int64 }
+
+// CountItems adds to the numbers of items that the run has fetched and processed, for RunEnded and the history.
+// handler.Dataflow does so for its items. It may be called concurrently. A Run that is a literal counts nothing.
+func (r *Run) CountItems(fetched, processed int) {
+	if r.items != nil {
+		r.items.fetched.Add(int64(fetched))
+		r.items.processed.Add(int64(processed))
+	}
 }
 
 // String describes the run in one line, for logs and test messages: ID, reason, instance,

@@ -95,6 +95,7 @@ func (d Dataflow[T]) Handle(ctx context.Context, r *executor.Run) error {
 		}
 		failed, err := d.processPage(ctx, p, items)
 		counts.add(len(items), failed)
+		r.CountItems(len(items), len(items)-failed)
 		if err != nil {
 			return fmt.Errorf("process: %w", err)
 		}

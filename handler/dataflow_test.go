@@ -421,3 +421,33 @@ func TestDataflow_InAFleet(t *testing.T) {
 		assert.Equal(t, 1, counts.Reads)
 	})
 }
+
+// The numbers of items reach observers, and so the history, also those of a run that fails.
+func TestDataflow_CountsItemsForObservers(t *testing.T) {
+	rotatest.Run(t, func(f *rotatest.Fleet) {
+		var mu sync.Mutex
+		var ended []string
+		f.Options.Observer = executor.Observer{RunEnded: func(e executor.RunEnded) {
+			mu.Lock()
+			defer mu.Unlock()
+			ended = append(ended, fmt.Sprintf("%v %d/%d", e.Outcome, e.ItemsProcessed, e.ItemsFetched))
+		}}
+		source := numbers{end: 25}
+		f.Start("a", executor.Job{Name: "flow", Handler: handler.Dataflow[int]{
+			Fetch: source.fetch, PageSize: 10, Workers: 2,
+			Process: func(_ context.Context, p *handler.Page, items []int) error {
+				if p.Trigger == 1 && slices.Contains(items, 19) {
+					return errors.New("no such item")
+				}
+				return nil
+			},
+		}})
+		f.Trigger("flow", executor.Trigger{})
+		f.Settle()
+		f.Trigger("flow", executor.Trigger{})
+		f.Settle()
+		mu.Lock()
+		defer mu.Unlock()
+		assert.Equal(t, []string{"failed 15/20", "succeeded 15/15"}, ended)
+	})
+}

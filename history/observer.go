@@ -34,6 +34,7 @@ func newRun(e executor.RunEnded) Run {
 	run := runOfInfo(e.Run)
 	run.Reason, run.Fence, run.Shards, run.Targets = e.Run.Reason.String(), e.Run.Fence, e.Run.Shards, e.Run.Targets
 	run.Started, run.Ended, run.Outcome = e.Started, e.Ended, Outcome(e.Outcome.String())
+	run.ItemsFetched, run.ItemsProcessed = e.ItemsFetched, e.ItemsProcessed
 	if e.Err == nil {
 		return run
 	}
@@ -78,6 +79,7 @@ func newSkippedFire(e executor.FiresSkipped, instance string) Fire {
 		at = e.At.Truncate(time.Second)
 	}
 	f := Fire{Job: e.Job, Fire: at, Instance: instance, Skipped: int64(e.Count) * int64(len(e.Shards))}
+	f.SkippedBy = newSkips(e.Reason, f.Skipped)
 	if e.From.Before(at) {
 		f.SkippedFrom = e.From
 	}

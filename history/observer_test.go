@@ -145,11 +145,11 @@ func TestObserver_RecordsSkippedFires(t *testing.T) {
 	at := start.Add(time.Minute)
 	next := at.Add(time.Minute)
 	for _, e := range []executor.FiresSkipped{
-		{Job: "settle", Shards: []int{1, 2, 5}, Count: 4, From: start.Add(-time.Hour), Through: at, At: at.Add(time.Second)},
-		{Job: "settle", Shards: []int{3}, Count: 2, From: start.Add(-2 * time.Hour), Through: at, At: at.Add(2 * time.Second)},
-		{Job: "settle", Shards: []int{4}, Count: 1, From: at, Through: at, At: at.Add(2 * time.Second)},
-		{Job: "settle", Shards: []int{5}, Count: 1, From: next, Through: next, At: next},
-		{Job: "settle", Shards: []int{6}, Count: 3, Through: next, At: next},
+		{Job: "settle", Reason: executor.SkipMisfire, Shards: []int{1, 2, 5}, Count: 4, From: start.Add(-time.Hour), Through: at, At: at.Add(time.Second)},
+		{Job: "settle", Reason: executor.SkipExpired, Shards: []int{3}, Count: 2, From: start.Add(-2 * time.Hour), Through: at, At: at.Add(2 * time.Second)},
+		{Job: "settle", Reason: executor.SkipDisabled, Shards: []int{4}, Count: 1, From: at, Through: at, At: at.Add(2 * time.Second)},
+		{Job: "settle", Reason: executor.SkipOverlap, Shards: []int{5}, Count: 1, From: next, Through: next, At: next},
+		{Job: "settle", Reason: executor.SkipOverlap, Shards: []int{6}, Count: 3, Through: next, At: next},
 	} {
 		rec.Observer().FiresSkipped(e)
 	}
@@ -157,9 +157,36 @@ func TestObserver_RecordsSkippedFires(t *testing.T) {
 	fires, err := ring.Reader("billing", "").Fires(t.Context(), FiresQuery{Job: "settle", ByInstance: true})
 	require.NoError(t, err)
 	require.Equal(t, []Fire{
-		{Namespace: "billing", Group: "default", Job: "settle", Fire: next, Instance: "a", Skipped: 4},
-		{Namespace: "billing", Group: "default", Job: "settle", Fire: at, Instance: "a", Skipped: 15, SkippedFrom: start.Add(-2 * time.Hour)},
+		{Namespace: "billing", Group: "default", Job: "settle", Fire: next, Instance: "a", Skipped: 4, SkippedBy: Skips{Overlap: 4}},
+		{Namespace: "billing", Group: "default", Job: "settle", Fire: at, Instance: "a", Skipped: 15, SkippedFrom: start.Add(-2 * time.Hour), SkippedBy: Skips{Misfire: 12, Expired: 2, Disabled: 1}},
 	}, fires)
+	for want, covering := range map[int]time.Time{2: {}, 1: next, 0: start.Add(-3 * time.Hour), 15: start.Add(-90 * time.Minute), 16: at} {
+		fires, err := ring.Reader("billing", "").Fires(t.Context(), FiresQuery{Job: "settle", Covering: covering})
+		require.NoError(t, err)
+		switch {
+		case covering.IsZero():
+			require.Len(t, fires, want)
+		case want == 0:
+			require.Empty(t, fires)
+		default:
+			require.Len(t, fires, 1, covering)
+		}
+	}
+}
+
+// A reason that the history does not know would be lost.
+func TestSkips_HaveEveryReason(t *testing.T) {
+	for reason := executor.SkipMisfire; reason <= executor.SkipUpstream; reason++ {
+		var reasons []executor.SkipReason
+		for r, n := range newSkips(reason, 2).add(newSkips(reason, 1)).All() {
+			require.EqualValues(t, 3, n)
+			reasons = append(reasons, r)
+		}
+		require.Equal(t, []executor.SkipReason{reason}, reasons)
+	}
+	text, err := (executor.SkipUpstream + 1).MarshalText()
+	require.NoError(t, err)
+	require.Equal(t, "unknown", string(text), "a reason was added")
 }
 
 // exitError is an error as handler.Command returns it.

@@ -31,8 +31,16 @@ type FiresQuery struct {
 	Since time.Time
 	// ByInstance returns a Fire for each instance that ran shards of it, ordered by instance, instead of their sum.
 	ByInstance bool
+	// Covering selects the records of a fire, and those of fires that were skipped at once with it. Zero selects all.
+	Covering time.Time
 	// Limit is the most records to return. Zero means 1000.
 	Limit int
+}
+
+// covers reports whether Covering selects a record.
+func (q *FiresQuery) covers(f *Fire) bool {
+	at := roundTime(q.Covering)
+	return at.IsZero() || f.Fire.Equal(at) || f.Fire.After(at) && !f.SkippedFrom.IsZero() && !f.SkippedFrom.After(at)
 }
 
 // RunsQuery selects runs.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"iter"
 	"math"
 	"strings"
 	"time"
@@ -68,6 +69,64 @@ type Run struct {
 	Output string `json:"output,omitzero"`
 	// TraceID is the trace of the run, if it has one.
 	TraceID string `json:"trace_id,omitzero"`
+	// ItemsFetched and ItemsProcessed are those that the handler counted, as handler.Dataflow does; see
+	// executor.Run.CountItems.
+	ItemsFetched   int64 `json:"items_fetched,omitzero"`
+	ItemsProcessed int64 `json:"items_processed,omitzero"`
+}
+
+// Skips counts skipped runs by the reason, which is executor.FiresSkipped.Reason.
+type Skips struct {
+	Misfire   int64 `json:"misfire,omitzero"`
+	Disabled  int64 `json:"disabled,omitzero"`
+	Unoffered int64 `json:"unoffered,omitzero"`
+	Expired   int64 `json:"expired,omitzero"`
+	Overlap   int64 `json:"overlap,omitzero"`
+	Upstream  int64 `json:"upstream,omitzero"`
+}
+
+// newSkips returns n skipped runs of a reason.
+func newSkips(reason executor.SkipReason, n int64) (s Skips) {
+	switch reason {
+	case executor.SkipMisfire:
+		s.Misfire = n
+	case executor.SkipDisabled:
+		s.Disabled = n
+	case executor.SkipUnoffered:
+		s.Unoffered = n
+	case executor.SkipExpired:
+		s.Expired = n
+	case executor.SkipOverlap:
+		s.Overlap = n
+	case executor.SkipUpstream:
+		s.Upstream = n
+	}
+	return s
+}
+
+// All returns the reasons with a count, in the order of the fields.
+func (s Skips) All() iter.Seq2[executor.SkipReason, int64] {
+	return func(yield func(executor.SkipReason, int64) bool) {
+		for _, r := range []struct {
+			reason executor.SkipReason
+			n      int64
+		}{
+			{executor.SkipMisfire, s.Misfire},
+			{executor.SkipDisabled, s.Disabled},
+			{executor.SkipUnoffered, s.Unoffered},
+			{executor.SkipExpired, s.Expired},
+			{executor.SkipOverlap, s.Overlap},
+			{executor.SkipUpstream, s.Upstream},
+		} {
+			if r.n > 0 && !yield(r.reason, r.n) {
+				return
+			}
+		}
+	}
+}
+
+func (s Skips) add(o Skips) Skips {
+	return Skips{s.Misfire + o.Misfire, s.Disabled + o.Disabled, s.Unoffered + o.Unoffered, s.Expired + o.Expired, s.Overlap + o.Overlap, s.Upstream + o.Upstream}
 }
 
 // Duration returns the time from Started to Ended. It is zero if one of them is unknown.
@@ -107,6 +166,8 @@ type Fire struct {
 	// from SkippedFrom to Fire. SkippedFrom is zero if they are those of Fire only, or if the first one is not known.
 	Skipped     int64     `json:"skipped"`
 	SkippedFrom time.Time `json:"skipped_from,omitzero"`
+	// SkippedBy are those of Skipped whose reason is known.
+	SkippedBy Skips `json:"skipped_by,omitzero"`
 	// Repeated counts the runs with an attempt above 1: retries, and runs made again after a crash or a hand-back.
 	Repeated int64 `json:"repeated"`
 	// FirstStart and LastEnd are zero if no run has ended.
@@ -119,6 +180,9 @@ type Fire struct {
 	// nanoseconds.
 	MaxDuration time.Duration `json:"max_duration"`
 	SumDuration time.Duration `json:"sum_duration"`
+	// ItemsFetched and ItemsProcessed are the sums of those of the runs.
+	ItemsFetched   int64 `json:"items_fetched,omitzero"`
+	ItemsProcessed int64 `json:"items_processed,omitzero"`
 	// Ended is when the leader recorded that the fire had ended in the whole fleet, see executor.FireEnded. FailedShards
 	// and SkippedShards are the shards that then had failed with their last attempt, and that had not run. All three are zero
 	// before, and for jobs that no other job follows. The record is one of the leader, which may have run no shard.
@@ -147,7 +211,7 @@ func (f *Fire) addRun(r *Run) {
 	default:
 		f.Failed++
 	}
-	one := Fire{Shards: cmp.Or(r.Targets, r.Shards), FirstStart: r.Started, LastEnd: r.Ended, MaxDuration: r.Duration(), SumDuration: r.Duration()}
+	one := Fire{Shards: cmp.Or(r.Targets, r.Shards), FirstStart: r.Started, LastEnd: r.Ended, MaxDuration: r.Duration(), SumDuration: r.Duration(), ItemsFetched: r.ItemsFetched, ItemsProcessed: r.ItemsProcessed}
 	if r.Attempt > 1 {
 		one.Repeated = 1
 	} else if !r.Started.IsZero() && !r.runsPastFire() {
@@ -172,6 +236,9 @@ func (f *Fire) merge(other *Fire) {
 	if f.SkippedFrom.IsZero() || !other.SkippedFrom.IsZero() && other.SkippedFrom.Before(f.SkippedFrom) {
 		f.SkippedFrom = other.SkippedFrom
 	}
+	f.SkippedBy = f.SkippedBy.add(other.SkippedBy)
+	f.ItemsFetched += other.ItemsFetched
+	f.ItemsProcessed += other.ItemsProcessed
 	f.Repeated += other.Repeated
 	if f.FirstStart.IsZero() || !other.FirstStart.IsZero() && other.FirstStart.Before(f.FirstStart) {
 		f.FirstStart = other.FirstStart

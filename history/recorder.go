@@ -144,11 +144,11 @@ func (r *Recorder) Add(run Run) {
 }
 
 // AddSkipped records that shards of a fire, or of several, were skipped: Skipped is their number, SkippedFrom the first fire
-// of several, and only these and the key count. Like Add it does not block.
+// of several, SkippedBy has the reasons, and only these and the key count. Like Add it does not block.
 func (r *Recorder) AddSkipped(f Fire) {
 	r.addFire(Fire{
 		Namespace: f.Namespace, Group: f.Group, Job: f.Job, Fire: f.Fire, Trigger: f.Trigger, Instance: f.Instance,
-		Shards: f.Shards, Skipped: f.Skipped, SkippedFrom: f.SkippedFrom,
+		Shards: f.Shards, Skipped: f.Skipped, SkippedFrom: f.SkippedFrom, SkippedBy: f.SkippedBy,
 	})
 }
 

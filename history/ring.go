@@ -113,7 +113,7 @@ func (r *ringReader) Fires(_ context.Context, q FiresQuery) ([]Fire, error) {
 	sums := map[fireKey]*Fire{}
 	for i := range r.ring.fires {
 		f := &r.ring.fires[i]
-		if f.Namespace != r.namespace || f.Group != r.group || f.Job != job || f.Fire.Before(since) {
+		if f.Namespace != r.namespace || f.Group != r.group || f.Job != job || f.Fire.Before(since) || !q.covers(f) {
 			continue
 		}
 		key := firePartOf(f).fireKey

@@ -36,10 +36,11 @@ var (
 	fireColumns = []string{
 		"namespace", "grp", "job", "fire", "trigger_no", "instance", "part", "shards", "ok", "failed", "unfinished", "crashed", "skipped",
 		"skipped_from", "repeated", "first_start", "last_end", "max_late_us", "max_us", "sum_us", "ended_at", "failed_shards", "skipped_shards",
+		"skipped_misfire", "skipped_disabled", "skipped_unoffered", "skipped_expired", "skipped_overlap", "skipped_upstream", "items_fetched", "items_processed",
 	}
 	runColumns = []string{
 		"namespace", "grp", "job", "fire", "run_id", "instance", "trigger_no", "shard", "shards", "attempt", "reason", "fence", "started_at",
-		"ended_at", "outcome", "error", "exit_code", "output_tail", "trace_id", "took_us", "failure",
+		"ended_at", "outcome", "error", "exit_code", "output_tail", "trace_id", "items_fetched", "items_processed", "took_us", "failure",
 	}
 )
 
@@ -47,7 +48,8 @@ func (s *SQLStore) fireArguments(args []any, f *Fire) []any {
 	t := s.dialect.timeArgument
 	return append(args, f.Namespace, f.Group, f.Job, t(f.Fire), int64(f.Trigger), f.Instance, int64(f.Part), f.Shards, f.OK, f.Failed, f.Unfinished, f.Crashed,
 		f.Skipped, t(f.SkippedFrom), f.Repeated, t(f.FirstStart), t(f.LastEnd), f.MaxLate.Microseconds(), f.MaxDuration.Microseconds(), f.SumDuration.Microseconds(),
-		t(f.Ended), f.FailedShards, f.SkippedShards)
+		t(f.Ended), f.FailedShards, f.SkippedShards, f.SkippedBy.Misfire, f.SkippedBy.Disabled, f.SkippedBy.Unoffered, f.SkippedBy.Expired, f.SkippedBy.Overlap,
+		f.SkippedBy.Upstream, f.ItemsFetched, f.ItemsProcessed)
 }
 
 func (s *SQLStore) runArguments(args []any, r *Run) []any {
@@ -57,7 +59,7 @@ func (s *SQLStore) runArguments(args []any, r *Run) []any {
 		exit = sql.NullInt64{Int64: int64(fitInt32(*r.ExitCode)), Valid: true}
 	}
 	return append(args, r.Namespace, r.Group, r.Job, t(r.Fire), r.ID, r.Instance, int64(r.Trigger), r.Shard, r.Shards, r.Attempt, r.Reason, int64(r.Fence),
-		t(r.Started), t(r.Ended), string(r.Outcome), r.Error, exit, r.Output, r.TraceID, r.Duration().Microseconds(), r.Outcome.IsFailure())
+		t(r.Started), t(r.Ended), string(r.Outcome), r.Error, exit, r.Output, r.TraceID, r.ItemsFetched, r.ItemsProcessed, r.Duration().Microseconds(), r.Outcome.IsFailure())
 }
 
 // Write is described in Sink. It inserts the batch in one transaction. Rows that exist remain as they are.

@@ -40,7 +40,8 @@ func scanRun(d Dialect, rows *sql.Rows) (run Run, err error) {
 	var outcome string
 	var exit sql.NullInt64
 	err = rows.Scan(&run.Namespace, &run.Group, &run.Job, timeColumn{d, &run.Fire}, &run.ID, &run.Instance, &trigger, &run.Shard, &run.Shards,
-		&run.Attempt, &run.Reason, &fence, timeColumn{d, &run.Started}, timeColumn{d, &run.Ended}, &outcome, &run.Error, &exit, &run.Output, &run.TraceID)
+		&run.Attempt, &run.Reason, &fence, timeColumn{d, &run.Started}, timeColumn{d, &run.Ended}, &outcome, &run.Error, &exit, &run.Output, &run.TraceID,
+		&run.ItemsFetched, &run.ItemsProcessed)
 	run.Trigger, run.Fence, run.Outcome = uint64(trigger), uint64(fence), Outcome(outcome)
 	if exit.Valid {
 		code := int(exit.Int64)
@@ -68,17 +69,24 @@ func (r *sqlReader) Fires(ctx context.Context, q FiresQuery) ([]Fire, error) {
 	}
 	text := "SELECT namespace, grp, job, fire, trigger_no, " + instance + `, max(shards), sum(ok), sum(failed), sum(unfinished), sum(crashed), sum(skipped), min(skipped_from), sum(repeated),
 		min(first_start), max(last_end), max(max_late_us), max(max_us), sum(sum_us),
-		max(ended_at), max(failed_shards), max(skipped_shards) FROM rota_fire_part` +
-		inGroup + " AND job = ? AND fire >= ? GROUP BY " + key + order + " LIMIT ?"
-	args := []any{r.namespace, r.group, cleanKey(q.Job, maxJob), r.since(q.Since), limitOf(q.Limit)}
-	return queryRows(ctx, r.SQLStore, text, args, scanFire)
+		max(ended_at), max(failed_shards), max(skipped_shards),
+		sum(skipped_misfire), sum(skipped_disabled), sum(skipped_unoffered), sum(skipped_expired), sum(skipped_overlap), sum(skipped_upstream),
+		sum(items_fetched), sum(items_processed) FROM rota_fire_part` +
+		inGroup + " AND job = ? AND fire >= ?"
+	args := []any{r.namespace, r.group, cleanKey(q.Job, maxJob), r.since(q.Since)}
+	if !q.Covering.IsZero() {
+		at := r.dialect.timeArgument(roundTime(q.Covering))
+		text, args = text+" AND (fire = ? OR fire >= ? AND skipped_from <= ?)", append(args, at, at, at)
+	}
+	return queryRows(ctx, r.SQLStore, text+" GROUP BY "+key+order+" LIMIT ?", append(args, limitOf(q.Limit)), scanFire)
 }
 
 func scanFire(d Dialect, rows *sql.Rows) (f Fire, err error) {
 	var trigger, late, longest, sum int64
 	err = rows.Scan(&f.Namespace, &f.Group, &f.Job, timeColumn{d, &f.Fire}, &trigger, &f.Instance, &f.Shards, &f.OK, &f.Failed, &f.Unfinished, &f.Crashed,
 		&f.Skipped, timeColumn{d, &f.SkippedFrom}, &f.Repeated, timeColumn{d, &f.FirstStart}, timeColumn{d, &f.LastEnd}, &late, &longest, &sum,
-		timeColumn{d, &f.Ended}, &f.FailedShards, &f.SkippedShards)
+		timeColumn{d, &f.Ended}, &f.FailedShards, &f.SkippedShards, &f.SkippedBy.Misfire, &f.SkippedBy.Disabled, &f.SkippedBy.Unoffered, &f.SkippedBy.Expired,
+		&f.SkippedBy.Overlap, &f.SkippedBy.Upstream, &f.ItemsFetched, &f.ItemsProcessed)
 	f.Trigger = uint64(trigger)
 	f.MaxLate, f.MaxDuration, f.SumDuration = microseconds(late), microseconds(longest), microseconds(sum)
 	return f, err

@@ -40,6 +40,10 @@ func requireEqualReaders(t *testing.T, want, got history.Reader) {
 					wantFires, err1 := want.Fires(ctx, q)
 					gotFires, err2 := got.Fires(ctx, q)
 					compare(fmt.Sprintf("fires %+v", q), wantFires, gotFires, err1, err2)
+					q.Covering = start.Add(5 * time.Second)
+					wantFires, err1 = want.Fires(ctx, q)
+					gotFires, err2 = got.Fires(ctx, q)
+					compare(fmt.Sprintf("fires %+v", q), wantFires, gotFires, err1, err2)
 				}
 				q := history.RunsQuery{Job: job, Since: since, Limit: limit}
 				wantRuns, err1 := want.Slowest(ctx, q)
@@ -76,6 +80,7 @@ func randomRun(rnd *rand.Rand, n int) history.Run {
 	r.Attempt = 1 + rnd.IntN(2)
 	r.ID = fmt.Sprintf("%s/%d/%d/%d", r.Job, r.Shard, n, r.Attempt)
 	r.Ended = r.Started.Add(time.Duration(n)*time.Millisecond + 1234*time.Nanosecond)
+	r.ItemsFetched, r.ItemsProcessed = int64(rnd.IntN(9)), int64(rnd.IntN(5))
 	if rnd.IntN(4) == 0 {
 		r.Trigger = 1
 	}
@@ -101,7 +106,7 @@ func TestStore_AnswersAsARing(t *testing.T) {
 		for n := range 700 {
 			rec.Add(randomRun(rnd, n))
 			if n%100 == 0 {
-				rec.AddSkipped(history.Fire{Namespace: "billing", Group: "default", Job: "settle", Fire: start.Add(time.Minute), Instance: "a", Skipped: 3, SkippedFrom: start.Add(-time.Duration(n) * time.Second)})
+				rec.AddSkipped(history.Fire{Namespace: "billing", Group: "default", Job: "settle", Fire: start.Add(time.Minute), Instance: "a", Skipped: 21, SkippedFrom: start.Add(-time.Duration(n) * time.Second), SkippedBy: history.Skips{Misfire: 1, Disabled: 2, Unoffered: 3, Expired: 4, Overlap: 5, Upstream: 6}})
 				rec.AddEnded(history.Fire{
 					Namespace: "billing", Group: "default", Job: "export", Fire: start.Add(time.Duration(n%200) * time.Second), Instance: []string{"a", "c"}[n/100%2],
 					Shards: 5, Ended: start.Add(time.Duration(n)*time.Second + 1234*time.Nanosecond), FailedShards: rnd.IntN(3), SkippedShards: rnd.IntN(3),

@@ -45,6 +45,9 @@ func putHistory(t *testing.T, now time.Time, period time.Duration) string {
 	b.Fires[0].Ended, b.Fires[0].FailedShards = now, 1
 	b.Fires[0].Crashed, b.Fires[0].Repeated = 1, 1
 	b.Fires[1].Skipped, b.Fires[1].SkippedFrom = 3*16, b.Fires[1].Fire.Add(-3*period)
+	b.Fires[1].SkippedBy = history.Skips{Overlap: 48}
+	b.Fires[0].ItemsFetched, b.Fires[0].ItemsProcessed = 1000, 980
+	b.Runs[0].ItemsFetched, b.Runs[0].ItemsProcessed = 70, 50
 	require.NoError(t, store.Write(t.Context(), b))
 	return "sqlite:" + file
 }
@@ -60,9 +63,9 @@ func TestPast(t *testing.T) {
 	require.Equal(t, exit.OK, code, errs)
 	assert.Equal(t, "FIRE                  WHEN               LATE  TOOK  OK     FAILED  SKIPPED  NOTE\n"+
 		"2026-03-01T11:00:00Z  2026-03-01 11:00Z  11ms  9s    15/16  1       0        1 crashed, 1 repeated\n"+
-		"2026-03-01T10:00:00Z  2026-03-01 10:00Z  11ms  9s    16/16  0       48       skipped since 07:00:00Z\n", out)
+		"2026-03-01T10:00:00Z  2026-03-01 10:00Z  11ms  9s    16/16  0       48       overlap since 07:00:00Z\n", out)
 	_, out, _ = show("fires", "tenants", "--since", "9999d", "-o", "wide")
-	assert.Regexp(t, `SLOWEST +END\n.+ 1 failed\n.+ -\n$`, out)
+	assert.Regexp(t, `SLOWEST +ITEMS +END\n.+ 980/1000 +1 failed\n.+ - +-\n$`, out)
 	_, out, _ = show("fires", "tenants", "--since", "9999d", "--failed", "-o", "name")
 	assert.Equal(t, "2026-03-01T11:00:00Z\n", out)
 	_, out, _ = show("fires", "tenants", "--since", "1s")
@@ -86,6 +89,18 @@ func TestPast(t *testing.T) {
 	}
 	_, out, _ = show("runs", "tenants", "--failed", "--since", "9999d", "-o", "json")
 	assert.Contains(t, out, `"outcome": "failed"`)
+	// A fire whose runs were skipped has no run, and its record may be that of a later fire.
+	const skipped = "48 runs skipped of the fires from 2026-03-01T07:00:00Z to 2026-03-01T10:00:00Z: overlap\n"
+	_, out, _ = show("runs", "tenants", "--fire", "2026-03-01T08:00:00Z")
+	assert.Equal(t, "no runs\n\n"+skipped, out)
+	_, out, _ = show("runs", "tenants", "--fire", "2026-03-01T10:00:00Z", "-o", "wide")
+	assert.Contains(t, out, "\n"+skipped)
+	_, out, _ = show("runs", "tenants", "--fire", "2026-03-01T08:00:00Z", "-o", "json")
+	assert.Contains(t, out, "\"skipped_by\": {\n        \"overlap\": 48\n      }")
+	_, out, _ = show("runs", "tenants", "--fire", "2026-03-01T06:00:00Z")
+	assert.Equal(t, "no runs\n", out)
+	_, out, _ = show("runs", "tenants", "--fire", "2026-03-01T11:00:00Z", "-o", "wide")
+	assert.Contains(t, out, "50/70")
 	_, out, _ = show("runs", "other", "-o", "json")
 	assert.Contains(t, out, `"runs": []`)
 }

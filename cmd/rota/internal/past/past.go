@@ -185,7 +185,7 @@ func (c *commands) fires() *cobra.Command {
 		Short: "List the fires of a job with their outcome, from the history",
 		Long: `Fires lists the fires of a job that have ended, with the number of their runs by outcome. Fires that
 were skipped at once, as after an outage, have no rows of their own: they count in the row of the last
-one that was due, with the first one in NOTE ("skipped since ..."). SKIPPED has one for each fire and
+one that was due, with the reason and the first one in NOTE ("overlap since ..."). SKIPPED has one for each fire and
 shard.
 
 In NOTE, crashed are runs whose session expired before their end was recorded, whether or not they were
@@ -277,6 +277,7 @@ func (o *runsOptions) query(job string, fire time.Time) (func(context.Context, h
 	}
 	return func(ctx context.Context, r history.Reader) (screen.View, error) {
 		now := time.Now()
+		var skips []history.Fire
 		q := history.RunsQuery{Job: job, Since: now.Add(-age), Limit: o.limit}
 		var runs []history.Run
 		var err error
@@ -284,6 +285,9 @@ func (o *runsOptions) query(job string, fire time.Time) (func(context.Context, h
 		case o.fire != "":
 			if runs, err = r.RunsOfFire(ctx, job, fire); o.trigger != 0 {
 				runs = slices.DeleteFunc(runs, func(r history.Run) bool { return r.Trigger != o.trigger })
+			}
+			if err == nil && o.trigger == 0 {
+				skips, err = r.Fires(ctx, history.FiresQuery{Job: job, Covering: fire})
 			}
 		case o.failed:
 			runs, err = r.Failures(ctx, q)
@@ -295,7 +299,7 @@ func (o *runsOptions) query(job string, fire time.Time) (func(context.Context, h
 		if o.shards != "" {
 			runs = slices.DeleteFunc(runs, func(r history.Run) bool { return !shards.Has(r.Shard) })
 		}
-		v := view.HistoryRunsOf(job, runs, now)
+		v := view.HistoryRunsOf(job, runs, skips, now)
 		v.Tail = o.tail
 		return v, err
 	}, nil

@@ -1,7 +1,9 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +28,7 @@ func (v Fires) Screen(t Times) Screen {
 	if len(v.Fires) == 0 {
 		return Screen{{Lines: []string{"no fires"}}}
 	}
-	table := Table{Columns: columns("FIRE", "WHEN", "LATE", "TOOK", "OK", "FAILED", "SKIPPED", "~NOTE", "+SLOWEST", "+END")}
+	table := Table{Columns: columns("FIRE", "WHEN", "LATE", "TOOK", "OK", "FAILED", "SKIPPED", "~NOTE", "+SLOWEST", "+ITEMS", "+END")}
 	for i := range v.Fires {
 		f := &v.Fires[i]
 		fire, late, took := t.exactly(f.Fire), Span(f.MaxLate), "-"
@@ -40,7 +42,7 @@ func (v Fires) Screen(t Times) Screen {
 			took = Span(f.LastEnd.Sub(f.FirstStart))
 		}
 		table.Rows = append(table.Rows, []string{
-			fire, t.At(f.Fire), late, took, describeOK(f), fmt.Sprint(f.Failed), fmt.Sprint(f.Skipped), noteOf(f, t), Span(f.MaxDuration), endOf(f),
+			fire, t.At(f.Fire), late, took, describeOK(f), fmt.Sprint(f.Failed), fmt.Sprint(f.Skipped), noteOf(f, t), Span(f.MaxDuration), describeItems(f.ItemsFetched, f.ItemsProcessed), endOf(f),
 		})
 	}
 	return Screen{{Table: table}}
@@ -54,15 +56,18 @@ func describeOK(f *history.Fire) string {
 	return fmt.Sprintf("%d/%d", f.OK, f.Shards)
 }
 
-// noteOf returns the first of several skipped fires, and the numbers of runs that had no result or were repeated.
+// noteOf returns the first of several skipped fires, why they were skipped, and the numbers of runs that had no result or were repeated.
 func noteOf(f *history.Fire, t Times) string {
 	var notes []string
-	if !f.SkippedFrom.IsZero() {
+	switch why := describeReasons(f); {
+	case !f.SkippedFrom.IsZero():
 		from := t.exactly(f.SkippedFrom)
 		if date, clock, _ := strings.Cut(from, "T"); strings.HasPrefix(t.exactly(f.Fire), date) {
 			from = clock
 		}
-		notes = append(notes, "skipped since "+from)
+		notes = append(notes, cmp.Or(why, "skipped")+" since "+from)
+	case why != "":
+		notes = append(notes, "skipped: "+why)
 	}
 	for _, n := range []struct {
 		count int64
@@ -105,20 +110,27 @@ type HistoryRuns struct {
 	At      time.Time     `json:"at"`
 	Job     string        `json:"job"`
 	Runs    []history.Run `json:"runs"`
-	Tail    bool          `json:"-"` // show the output that the history keeps of each run
+	// Skipped has, for the runs of a fire, the records of runs that were skipped: of the fire, or of it and others at once.
+	Skipped []history.Fire `json:"skipped,omitempty"`
+	Tail    bool           `json:"-"` // show the output that the history keeps of each run
 }
 
-// HistoryRunsOf returns runs of a job.
-func HistoryRunsOf(job string, runs []history.Run, now time.Time) HistoryRuns {
-	return HistoryRuns{Version: Version, At: now, Job: job, Runs: orEmpty(runs)}
+// HistoryRunsOf returns runs of a job. Those of fires that were skipped are shown.
+func HistoryRunsOf(job string, runs []history.Run, fires []history.Fire, now time.Time) HistoryRuns {
+	fires = slices.DeleteFunc(slices.Clone(fires), func(f history.Fire) bool { return f.Skipped == 0 })
+	return HistoryRuns{Version: Version, At: now, Job: job, Runs: orEmpty(runs), Skipped: fires}
 }
 
-// Screen returns the table of the runs.
+// Screen returns the table of the runs, and the skipped ones.
 func (v HistoryRuns) Screen(t Times) Screen {
-	if len(v.Runs) == 0 {
-		return Screen{{Lines: []string{"no runs"}}}
+	var skipped Section
+	for i := range v.Skipped {
+		skipped.Lines = append(skipped.Lines, describeSkipped(&v.Skipped[i], t))
 	}
-	table := Table{Columns: columns("SHARD", "FIRE", "TRY", "~INSTANCE", "ENDED", "TOOK", "OUTCOME", "~ERROR", "+REASON", "+FENCE", "+TRACE")}
+	if len(v.Runs) == 0 {
+		return Screen{{Lines: []string{"no runs"}}, skipped}
+	}
+	table := Table{Columns: columns("SHARD", "FIRE", "TRY", "~INSTANCE", "ENDED", "TOOK", "OUTCOME", "~ERROR", "+REASON", "+FENCE", "+ITEMS", "+TRACE")}
 	for _, r := range v.Runs {
 		fire, took := t.exactly(r.Fire), "-"
 		if r.Trigger != 0 {
@@ -133,10 +145,10 @@ func (v HistoryRuns) Screen(t Times) Screen {
 		}
 		table.Rows = append(table.Rows, []string{
 			fmt.Sprint(r.Shard), fire, fmt.Sprint(r.Attempt), r.Instance, t.At(r.Ended), took, string(r.Outcome), orDash(text),
-			r.Reason, fmt.Sprint(r.Fence), orDash(r.TraceID),
+			r.Reason, fmt.Sprint(r.Fence), describeItems(r.ItemsFetched, r.ItemsProcessed), orDash(r.TraceID),
 		})
 	}
-	screen := Screen{{Table: table}}
+	screen := Screen{{Table: table}, skipped}
 	for i := range v.Runs {
 		if v.Tail {
 			screen = append(screen, tailOf(&v.Runs[i], t))
@@ -155,6 +167,38 @@ func tailOf(r *history.Run, t Times) Section {
 		s.Lines = strings.Split("  "+strings.ReplaceAll(strings.TrimRight(r.Output, "\n"), "\n", "\n  "), "\n")
 	}
 	return s
+}
+
+// describeSkipped describes the skipped runs of a record.
+func describeSkipped(f *history.Fire, t Times) string {
+	text := countOf(int(f.Skipped), "run") + " skipped"
+	if !f.SkippedFrom.IsZero() {
+		text += fmt.Sprintf(" of the fires from %s to %s", t.exactly(f.SkippedFrom), t.exactly(f.Fire))
+	}
+	if why := describeReasons(f); why != "" {
+		text += ": " + why
+	}
+	return text
+}
+
+// describeReasons returns why runs were skipped, "" if that is not on record: "overlap", or "4 overlap, 2 disabled".
+func describeReasons(f *history.Fire) string {
+	var parts []string
+	for reason, n := range f.SkippedBy.All() {
+		if n == f.Skipped {
+			return reason.String()
+		}
+		parts = append(parts, fmt.Sprintf("%d %v", n, reason))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// describeItems returns how many of the fetched items were processed, "-" if there were none.
+func describeItems(fetched, processed int64) string {
+	if fetched == 0 && processed == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d/%d", processed, fetched)
 }
 
 // Names returns the IDs of the runs.

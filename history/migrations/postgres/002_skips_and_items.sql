@@ -1,0 +1,27 @@
+-- Why runs were skipped, and the items of data flows.
+ALTER TABLE rota_fire_part
+    ADD COLUMN skipped_misfire bigint NOT NULL DEFAULT 0,
+    ADD COLUMN skipped_disabled bigint NOT NULL DEFAULT 0,
+    ADD COLUMN skipped_unoffered bigint NOT NULL DEFAULT 0,
+    ADD COLUMN skipped_expired bigint NOT NULL DEFAULT 0,
+    ADD COLUMN skipped_overlap bigint NOT NULL DEFAULT 0,
+    ADD COLUMN skipped_upstream bigint NOT NULL DEFAULT 0,
+    ADD COLUMN items_fetched bigint NOT NULL DEFAULT 0,
+    ADD COLUMN items_processed bigint NOT NULL DEFAULT 0;
+
+ALTER TABLE rota_run
+    ADD COLUMN items_fetched bigint NOT NULL DEFAULT 0,
+    ADD COLUMN items_processed bigint NOT NULL DEFAULT 0;
+
+CREATE OR REPLACE VIEW rota_fire AS
+SELECT namespace, grp, job, fire, trigger_no, instance, max(shards) AS shards, sum(ok) AS ok, sum(failed) AS failed,
+    sum(unfinished) AS unfinished, sum(crashed) AS crashed, sum(skipped) AS skipped,
+    min(skipped_from) AS skipped_from, sum(repeated) AS repeated,
+    min(first_start) AS first_start, max(last_end) AS last_end, max(max_late_us) AS max_late_us,
+    max(max_us) AS max_us, sum(sum_us) AS sum_us,
+    max(ended_at) AS ended_at, max(failed_shards) AS failed_shards, max(skipped_shards) AS skipped_shards,
+    sum(skipped_misfire) AS skipped_misfire, sum(skipped_disabled) AS skipped_disabled, sum(skipped_unoffered) AS skipped_unoffered,
+    sum(skipped_expired) AS skipped_expired, sum(skipped_overlap) AS skipped_overlap, sum(skipped_upstream) AS skipped_upstream,
+    sum(items_fetched) AS items_fetched, sum(items_processed) AS items_processed
+FROM rota_fire_part
+GROUP BY namespace, grp, job, fire, trigger_no, instance;
