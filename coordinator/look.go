@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -54,8 +53,7 @@ type JobSummary struct {
 	Reruns        int // shards with a pending re-run
 	Triggers      int // pending and running triggers
 
-	// Failing are the shards whose latest attempt failed, in ascending order, as far as the
-	// latest failures on record name them.
+	// Failing are the shards whose last ended run failed, as in Status.
 	Failing []int
 	// LocalDiffers names the live instances whose part of the job that is not stored (executor.Job.Local)
 	// is not that of most instances, or all that have one if no one is the most frequent.
@@ -194,7 +192,7 @@ func (st *Status) Summary() JobSummary {
 	s := JobSummary{
 		Job: st.Job, Revision: st.Revision, Schedule: st.Schedule, NextFire: st.NextFire, Overdue: st.Overdue,
 		Shards: st.Shards, Unowned: len(st.Unowned), Frozen: len(st.Frozen), Disabled: len(st.Disabled), Triggers: len(st.Triggers),
-		Paused: st.Paused, ScheduleStopped: st.ScheduleStopped, GroupPaused: st.GroupPaused, Until: st.Intent.Until, HeldBy: st.Intent.HeldBy,
+		Paused: st.Paused, ScheduleStopped: st.ScheduleStopped, GroupPaused: st.GroupPaused, Failing: st.Failing, Until: st.Intent.Until, HeldBy: st.Intent.HeldBy,
 		RetiredBy: st.Intent.RetiredBy, UnofferedSince: st.UnofferedSince, Problem: st.Problem, Counts: st.Counts, Ended: st.Ended,
 	}
 	if st.Shards == 0 { // without a plan, the intent is all that there is
@@ -225,11 +223,10 @@ func (st *Status) Summary() JobSummary {
 		if shard.LastFire.After(s.LastFire) {
 			s.LastFire = shard.LastFire
 		}
-		if i == 0 || shard.LastFire.Before(s.ClaimedTo) {
+		if i == 0 || i < st.Shards && shard.LastFire.Before(s.ClaimedTo) {
 			s.ClaimedTo = shard.LastFire
 		}
 	}
-	s.Failing = failingShards(st)
 	return s
 }
 
@@ -243,24 +240,4 @@ func (s *JobSummary) addExpired(instance string, shards int) {
 		s.ExpiredOwners = append(slices.Clip(s.ExpiredOwners), instance)
 		slices.Sort(s.ExpiredOwners)
 	}
-}
-
-// failingShards returns the shards whose latest claimed attempt failed, sorted.
-func failingShards(st *Status) (shards []int) {
-	for _, f := range st.Failures {
-		for _, n := range f.Shards {
-			if n >= len(st.PerShard) || st.PerShard[n].Running {
-				continue
-			}
-			s := st.PerShard[n]
-			isLast := due.IsLastFailure(f.Attempt, f.Error, s.Attempt)
-			scheduled := f.Trigger == 0 && f.Fire.Equal(s.LastFire) && isLast && s.LastTrigger <= f.lastTrigger
-			triggered := f.Trigger != 0 && f.Trigger == s.LastTrigger && !f.At.Before(s.LastFire)
-			if scheduled || triggered {
-				shards = append(shards, n)
-			}
-		}
-	}
-	slices.Sort(shards)
-	return slices.Compact(shards)
 }

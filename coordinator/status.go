@@ -50,13 +50,14 @@ type Status struct {
 	// GroupPaused reports whether the job is paused in force because the whole group is (Operator.PauseGroup).
 	// Intent has the job's own pause only.
 	GroupPaused bool
-	// Shards is the number of shards in the plan. It is zero if the job has no plan yet: the
-	// leader makes one when a member first offers the job.
+	// Shards is the number of shards of the newest definition in the plan. It is zero if the job has no plan yet:
+	// the leader makes one when a member first offers the job.
 	Shards int
 	// UnofferedSince is since when the job has had neither a live instance that offers it nor an owner of a shard, as
 	// the leader has observed. It is zero otherwise.
 	UnofferedSince time.Time
-	// PerShard has an element for each shard; the index is the shard's number.
+	// PerShard has an element for each shard; the index is the shard's number. Until the fires of an earlier
+	// definition with more shards have been claimed or skipped, it also has those.
 	PerShard []ShardStatus
 	// Unowned lists the shards without an owner, Frozen those that are about to move.
 	Unowned, Frozen []int
@@ -77,6 +78,10 @@ type Status struct {
 	Counts   Counts
 	Ended    time.Time
 	Failures []Failure
+	// Failing are the shards whose last ended run failed, as far as Failures name them. A shard that runs again
+	// still counts, until the run has ended, if the Operator has a compiler; of jobs whose fires count from the ends of
+	// runs, such as daemons, it does not.
+	Failing []int
 	// Members are the members that offer the job, own shards or have claims, sorted by
 	// incarnation.
 	Members []MemberStatus
@@ -278,6 +283,7 @@ func (r *jobRecords) status(programs map[int]due.Program, now time.Time) Status 
 		progress, all := due.Progress{Watermarks: done.Watermarks, Running: done.Running.Shards(), Pending: due.PendingOf(r.plan, handedBack...)}, shardset.Range(0, r.plan.Shards())
 		st.Overdue = due.OldestUnclaimed(r.plan, programs, progress, all, record.InstantOf(now)).Time()
 		st.NextFire = due.NextFire(r.plan, programs, progress, all, now)
+		st.Failing = shardList(due.FailingShards(r.plan, programs, done.Watermarks, done.Running, failures))
 	}
 	if r.control.Retiring != nil { // the leader may not have paused it yet
 		st.Overdue, st.NextFire = time.Time{}, time.Time{}
@@ -288,13 +294,14 @@ func (r *jobRecords) status(programs map[int]due.Program, now time.Time) Status 
 
 // addPlan adds the content of a plan.
 func (st *Status) addPlan(p *record.Plan) {
-	st.InForce, st.Paused, st.Shards, st.Problem = p.Last().Job().Revision, p.Paused, p.Shards(), p.Problem
+	st.InForce, st.Paused, st.Shards, st.Problem = p.Last().Job().Revision, p.Paused, p.Last().Job().Shards, p.Problem
 	st.GroupPaused, st.UnofferedSince = p.GroupPause != nil, p.Unoffered.Time()
-	unowned := shardset.Range(0, p.Shards())
+	all := shardset.Range(0, st.Shards)
+	unowned := all
 	for _, shards := range p.Owners {
 		unowned = unowned.Minus(shards)
 	}
-	st.Unowned, st.Frozen, st.Disabled = shardList(unowned), shardList(p.Frozen), shardList(p.Disabled)
+	st.Unowned, st.Frozen, st.Disabled = shardList(unowned), shardList(p.Frozen.Intersect(all)), shardList(p.Disabled.Intersect(all))
 	st.Definition, st.Schedule, st.ScheduleStopped = p.Last().Def, scheduleOf(p.Last().Def), p.Stopped
 	for _, d := range p.Decisions {
 		st.Decisions = append(st.Decisions, Decision{d.At.Time(), d.By, d.Term, d.What, d.Again})

@@ -58,6 +58,12 @@ func (st *Status) addProgress(p *record.Plan, g planning.JobProgress) {
 	}
 	slices.Sort(st.Triggers)
 	st.PerShard = shardStatuses(p, g)
+	skipped := due.SkippedForAll(p).Time()
+	for i := range st.PerShard[:min(st.Shards, len(st.PerShard))] {
+		if s := &st.PerShard[i]; skipped.After(s.LastFire) {
+			s.LastFire, s.Attempt = skipped, 0
+		}
+	}
 }
 
 // shardStatuses returns the state of each shard. There may be 10,000, so it visits the sets of

@@ -26,7 +26,7 @@ func (c *commands) wait() *cobra.Command {
 		Long: `Wait returns when the condition holds, or with exit code 4 when the time is over.
 
   idle   no run is claimed or pending, and no fire is due
-  ok     no fire is late, each shard has an owner that is alive, no latest attempt failed, and the
+  ok     no fire is late, each shard has an owner that is alive, no last ended run failed, and the
          job is not paused and has no problem
   moved  each shard has an owner that is alive and stays; no shard is about to move`,
 		Args: cobra.ExactArgs(1),

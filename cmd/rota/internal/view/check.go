@@ -214,7 +214,7 @@ func (v Check) Prometheus() string {
 	gauge("rota_check_result", "Result of the check: 0 ok, 1 warning, 2 critical, 3 unknown.", v.Code)
 	gauge("rota_check_jobs", "Jobs that were checked.", v.Total)
 	gauge("rota_check_live_instances", "Live instances of the group.", v.Live)
-	gauge("rota_check_jobs_failing", "Jobs with a shard whose latest attempt failed.", v.Failing)
+	gauge("rota_check_jobs_failing", "Jobs with a shard whose last ended run failed.", v.Failing)
 	gauge("rota_check_jobs_unowned", "Jobs with a shard without an owner.", v.Unowned)
 	gauge("rota_check_jobs_paused", "Jobs that are paused.", v.Paused)
 	leader := 0

@@ -47,6 +47,7 @@ type JobDetail struct {
 	Triggers        []uint64    `json:"triggers"`
 	Counts          Counts      `json:"counts"`
 	Failures        []Failure   `json:"failures"`
+	Failing         []int       `json:"failing"` // shards whose last ended run failed
 	Decisions       []Decision  `json:"decisions"`
 	Unreadable      []string    `json:"unreadable"`
 }
@@ -89,7 +90,7 @@ func JobDetailOf(st coordinator.Status, group coordinator.Intent, next []time.Ti
 		Unowned: orEmpty(st.Unowned), Frozen: orEmpty(st.Frozen), Disabled: orEmpty(st.Disabled),
 		DisabledNames: orEmpty(st.Intent.Disabled.Instances), DisabledHosts: orEmpty(st.Intent.Disabled.Hosts),
 		Owners: []Owner{}, Reruns: runsOf(st.Reruns), Triggers: orEmpty(st.Triggers), Counts: Counts(st.Counts),
-		Failures: []Failure{}, Decisions: decisionsOf(st), Unreadable: []string{},
+		Failures: []Failure{}, Failing: orEmpty(st.Failing), Decisions: decisionsOf(st), Unreadable: []string{},
 	}
 	v.GroupPaused, v.PausedBy, v.Until = st.GroupPaused, actOf(st.Intent.HeldBy), st.Intent.Until
 	if st.GroupPaused {

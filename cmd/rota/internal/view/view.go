@@ -285,7 +285,7 @@ const (
 	Late    = "late"    // a fire has been due for longer than the bound
 	Unowned = "unowned" // shards have no owner
 	Problem = "problem" // the leader reports a problem
-	Failing = "failing" // the latest attempt of shards failed
+	Failing = "failing" // the last ended run of shards failed
 	Paused  = "paused"
 	// Retiring: operators have retired the job. It is in no other state, since it is not to run.
 	Retiring = "retiring"

@@ -1,0 +1,79 @@
+package due
+
+import (
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+// FailingShards returns the shards whose last ended run failed, as far as the failures on record name them. A run that
+// has not ended changes nothing; of jobs whose fires count from the ends of runs, a shard that runs counts as healthy, since
+// the run of a daemon lasts. A skipped fire also ends a failure, unless the leader skipped it for a job that follows others.
+func FailingShards(p *record.Plan, programs map[int]Program, watermarks record.Watermarks, running record.Runs, failures []record.Failure) shardset.Set {
+	var failing []int
+	for i := range failures {
+		f := &failures[i]
+		for shard := range f.Shards.All() {
+			mark := watermarks.Of(shard)
+			run, runs := running.Of(shard)
+			if !runs && isLastEnd(f, mark) || runs && isLastBefore(f, p, programs, mark, run) {
+				failing = append(failing, shard)
+			}
+		}
+	}
+	return shardset.Of(failing...)
+}
+
+// isLastEnd reports whether a failure is that of the last run of a shard that does not run.
+func isLastEnd(f *record.Failure, mark record.Watermark) bool {
+	if f.Trigger > 0 {
+		return f.Trigger == mark.Trigger && f.At >= mark.Fire
+	}
+	return f.Fire == mark.Fire && IsLastFailure(f.Attempt, f.Error, mark.Attempt) && mark.Trigger <= f.LastTrigger
+}
+
+// isLastBefore reports whether a failure is that of the last run before one that has not ended. It returns false if
+// the records do not show that.
+func isLastBefore(f *record.Failure, p *record.Plan, programs map[int]Program, mark record.Watermark, run record.Ref) bool {
+	e, known := p.Epoch(run.Epoch)
+	prog := programs[run.Epoch]
+	if known && prog != nil && CountsEnds(prog) {
+		return false
+	}
+	sameRun := f.Trigger == run.Trigger && (run.Trigger > 0 || f.Fire == run.Fire)
+	switch {
+	case sameRun:
+		return f.Attempt == run.Attempt-1
+	case run.Attempt > 1: // the attempt before it may have crashed
+		return false
+	case run.Trigger > 0 && f.Trigger > 0:
+		return f.Trigger == run.Trigger-1 && f.At >= mark.Fire
+	case run.Trigger > 0:
+		return f.Fire == mark.Fire && IsLastFailure(f.Attempt, f.Error, mark.Attempt) && run.Trigger == f.LastTrigger+1
+	case !known || prog == nil || f.Trigger > 0 && f.Trigger != mark.Trigger || f.Trigger == 0 && mark.Trigger > f.LastTrigger:
+		return false
+	}
+	last := f.Fire
+	if f.Trigger > 0 {
+		last = f.At
+	}
+	next, ok := InEpoch(e, prog, record.Watermark{Epoch: f.Epoch, Fire: last, Attempt: f.Attempt}, max(f.At, last), false)
+	if next.Fire.IsZero() {
+		next.Fire = next.Wake
+	}
+	return ok && record.InstantOf(next.Fire) == run.Fire
+}
+
+// SkippedForAll returns the latest fire of a job that follows others if the leader skipped it for all shards; the
+// watermarks do not cover it. It is zero if the leader released the latest one, or if there is none.
+func SkippedForAll(p *record.Plan) record.Instant {
+	last := p.Last()
+	if p.Followed == nil || last.Job().After == nil || p.Followed.Through < last.From {
+		return 0
+	}
+	for _, r := range last.Released {
+		if r.At >= p.Followed.Through {
+			return 0
+		}
+	}
+	return p.Followed.Through
+}
