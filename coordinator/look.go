@@ -91,6 +91,11 @@ type InstanceStatus struct {
 	// Skew is how far its clock is ahead of the fleet's median. Zero means that it is within
 	// MaxClockSkew. An instance whose clock is skewed owns no shards.
 	Skew time.Duration
+	// ClockDiffers is by how much its clock differs in a fleet of one or two instances, where none can be proven wrong: how
+	// far that of the leader was ahead of the store's, and that of the other instance ahead of the leader's, when the
+	// leader last compared them, which it does at least every 6 h. Zero means that they were within MaxClockSkew, or that
+	// the store has no clock. Such an instance goes on.
+	ClockDiffers time.Duration
 	// Disabled reports whether the instance or its host is disabled for all jobs.
 	Disabled bool
 	// Labels are shared and must not be changed.

@@ -121,6 +121,33 @@ func TestOperator_Group(t *testing.T) {
 		assert.Zero(t, v.Status().Jobs[0].Expired, "its shards have moved")
 		assert.Zero(t, v.Status().Jobs[0].Unowned)
 	})
+	membertest.RunBubble(t, "has the difference of the clocks of two instances", func(t *testing.T, g *membertest.Group) {
+		g.Skew = 5 * time.Second
+		g.SetClock("b", -time.Minute)
+		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
+		g.Start("b", coordtest.Def("job", 0, 4, ""))
+		time.Sleep(time.Minute)
+		st := groupOf(g, a.Compile)
+		require.Len(t, st.Instances, 2)
+		assert.Zero(t, st.Instances[0].ClockDiffers)
+		assert.InDelta(t, -time.Minute, st.Instances[1].ClockDiffers, float64(time.Second))
+		assert.Zero(t, st.Instances[1].Skew, "no one can be judged")
+		assert.Len(t, find(diagnose(t, g.Server.Client("look")), coordinator.FindingClock, ""), 1)
+		g.SetClock("b", 0)
+		time.Sleep(time.Minute)
+		assert.Zero(t, groupOf(g, a.Compile).Instances[1].ClockDiffers)
+	})
+	membertest.RunBubble(t, "has the difference of a lone clock and the store's", func(t *testing.T, g *membertest.Group) {
+		g.Skew = 5 * time.Second
+		g.SetClock("a", time.Minute)
+		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
+		time.Sleep(time.Minute)
+		assert.InDelta(t, time.Minute, groupOf(g, a.Compile).Instances[0].ClockDiffers, float64(time.Second))
+		assert.Len(t, find(diagnose(t, g.Server.Client("look")), coordinator.FindingClock, ""), 1)
+		g.SetClock("a", 0)
+		time.Sleep(time.Minute)
+		assert.Zero(t, groupOf(g, a.Compile).Instances[0].ClockDiffers)
+	})
 	membertest.RunBubble(t, "lists jobs without a plan, and those with an unreadable one", func(t *testing.T, g *membertest.Group) {
 		g.PutRecord(g.Keys.Job("new"), coordtest.Def("new", 3, 4, `,"start_paused":true`))
 		st := groupOf(g, nil)

@@ -272,6 +272,7 @@ func (g *groupRecords) statusWithoutJobs(now time.Time) GroupStatus {
 		}
 		i := g.instanceStatus(&m.m)
 		i.Incarnation, i.Leader, i.Skew = inc, inc == leading, time.Duration(seat.Skewed[inc])
+		i.ClockDiffers = time.Duration(seat.Differing[inc])
 		i.Disabled = control.Excludes(&m.m)
 		i.Shards, i.Running = g.owned[inc], g.running[inc]
 		st.Instances = append(st.Instances, i)

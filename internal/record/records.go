@@ -39,6 +39,10 @@ type Seat struct {
 	Clock Instant `json:"clock,omitzero"`
 	// Off is, by incarnation, how far a skewed clock is ahead of the fleet's median.
 	Skewed map[string]Duration `json:"skewed,omitempty"`
+	// Differing is, by incarnation, how far a clock that differs by more than the limit was ahead, if none can be proven
+	// wrong: of two members, how far that of the other was ahead of the leader's; and how far that of the leader of one
+	// or two was ahead of the store's.
+	Differing map[string]Duration `json:"differing,omitempty"`
 	// Incomplete names live incarnations with a missing or undecodable record. They have to join
 	// again.
 	Incomplete []string `json:"incomplete,omitempty"`
@@ -82,6 +86,9 @@ type Member struct {
 	// Answers is the latest observed reading of a leader's clock from which Clock differs, or zero
 	// if it has observed none since it joined or since its clock was set.
 	Answers Instant `json:"answers,omitzero"`
+	// Difference is how far its clock was ahead of that reading when it observed it. Clock is of the latest write of
+	// this record, so Clock and Answers do not show that.
+	Difference Duration `json:"difference,omitzero"`
 	// Ahead is, by job, the instant until which its shards wait, if that is further ahead of its
 	// clock than clocks within the limit can be apart.
 	Ahead map[string]Ahead `json:"ahead,omitempty"`

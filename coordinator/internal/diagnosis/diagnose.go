@@ -69,6 +69,7 @@ type diagnosis struct {
 	plans      map[string]*record.Plan             // by segment
 	jobs       map[string]record.Job               // by segment
 	skewed     map[string]bool                     // by incarnation
+	differing  map[string]bool                     // by incarnation: clocks that are a finding of a small fleet
 	controls   map[string]*record.Control          // by segment
 	claims     map[string]map[string]record.Claims // by segment and incarnation
 	unreadable map[registry.Key]bool
@@ -79,7 +80,7 @@ type diagnosis struct {
 func Diagnose(r *Records) []Finding {
 	d := diagnosis{
 		Records: r, members: map[string]record.Member{}, live: map[registry.SessionID]bool{},
-		plans: map[string]*record.Plan{}, jobs: map[string]record.Job{}, skewed: map[string]bool{}, unreadable: map[registry.Key]bool{},
+		plans: map[string]*record.Plan{}, jobs: map[string]record.Job{}, skewed: map[string]bool{}, differing: map[string]bool{}, unreadable: map[registry.Key]bool{},
 		controls: map[string]*record.Control{}, claims: map[string]map[string]record.Claims{},
 	}
 	d.decode()
@@ -263,6 +264,18 @@ func (d *diagnosis) checkElection() {
 			"set the clock of its host",
 		})
 	}
+	for _, inc := range slices.Sorted(maps.Keys(s.Differing)) {
+		of := "leader's"
+		if l, err := record.Decode[record.Leader](leader.Value); err == nil && l.Incarnation == inc {
+			of = "store's"
+		}
+		d.differing[inc] = true
+		d.add(Finding{
+			Warning, Clock, "", d.Keys.Member(inc),
+			fmt.Sprintf("the clock of %s differed by %v from the %s, and in a fleet of one or two instances either may be wrong", record.InstanceOf(inc), time.Duration(s.Differing[inc]).Round(time.Millisecond), of),
+			"check both clocks",
+		})
+	}
 	for _, inc := range s.Incomplete {
 		d.add(Finding{Warning, Missing, "", d.Keys.Member(inc), fmt.Sprintf("%s is alive, and one of its records is missing or damaged", inc), "it joins again by itself; if it stays so, restart it"})
 	}
@@ -280,7 +293,7 @@ func (d *diagnosis) checkMembers() {
 			d.add(f)
 			continue
 		}
-		if off := time.Duration(m.Clock - m.Answers); m.Clock != 0 && m.Answers != 0 && !d.skewed[inc] {
+		if off := time.Duration(m.Difference); off != 0 && !d.skewed[inc] && !d.differing[inc] {
 			d.add(Finding{Warning, Clock, "", key, fmt.Sprintf("the clock of %s differed by about %v from that of the leader, more than half of MaxClockSkew", m.Name, off.Round(time.Millisecond)), "synchronize the clocks"})
 		}
 		for _, job := range slices.Sorted(maps.Keys(m.Ahead)) {

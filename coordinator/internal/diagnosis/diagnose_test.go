@@ -95,15 +95,17 @@ func TestDiagnose(t *testing.T) {
 		severity Severity
 		what     string
 	}{
-		"no leader":              {func(w *world) { w.seat = nil }, Leaderless, Error, "no leader"},
-		"no leader record":       {func(w *world) { w.leader = nil }, Missing, Error, "record of the leader is missing"},
-		"an incomplete member":   {func(w *world) { w.seat.Incomplete = []string{"b.2"} }, Missing, Warning, "b.2 is alive"},
-		"a clock behind":         {func(w *world) { w.seat.Skewed = map[string]record.Duration{inc: -record.Duration(time.Hour)} }, Clock, Error, "1h0m0s behind the fleet's median"},
-		"an answer that differs": {func(w *world) { w.member.Clock, w.member.Answers = coordtest.At(2), coordtest.At(1) }, Clock, Warning, "differed by about 1m0s"},
-		"claims ahead":           {func(w *world) { w.member.Ahead = map[string]record.Ahead{"job": {Epoch: 1, At: coordtest.At(90)}} }, Clock, Error, "before their time"},
-		"an expired member":      {func(w *world) { w.session = "" }, Expired, Warning, "has expired"},
-		"another definition":     {func(w *world) { w.member.Differs = []string{"job"} }, Differs, Warning, "other content"},
-		"a lower revision":       {func(w *world) { w.job = coordtest.Def("job", 3, 4, "") }, Differs, Info, "a has revision 0, and revision 3 is stored"},
+		"no leader":                  {func(w *world) { w.seat = nil }, Leaderless, Error, "no leader"},
+		"no leader record":           {func(w *world) { w.leader = nil }, Missing, Error, "record of the leader is missing"},
+		"an incomplete member":       {func(w *world) { w.seat.Incomplete = []string{"b.2"} }, Missing, Warning, "b.2 is alive"},
+		"a clock behind":             {func(w *world) { w.seat.Skewed = map[string]record.Duration{inc: -record.Duration(time.Hour)} }, Clock, Error, "1h0m0s behind the fleet's median"},
+		"an answer that differs":     {func(w *world) { w.member.Difference = record.Duration(time.Minute) }, Clock, Warning, "differed by about 1m0s"},
+		"two clocks":                 {func(w *world) { w.seat.Differing = map[string]record.Duration{"b.2": record.Duration(time.Hour)} }, Clock, Warning, "the clock of b differed by 1h0m0s from the leader's"},
+		"a clock unlike the store's": {func(w *world) { w.seat.Differing = map[string]record.Duration{inc: -record.Duration(time.Hour)} }, Clock, Warning, "the clock of a differed by -1h0m0s from the store's"},
+		"claims ahead":               {func(w *world) { w.member.Ahead = map[string]record.Ahead{"job": {Epoch: 1, At: coordtest.At(90)}} }, Clock, Error, "before their time"},
+		"an expired member":          {func(w *world) { w.session = "" }, Expired, Warning, "has expired"},
+		"another definition":         {func(w *world) { w.member.Differs = []string{"job"} }, Differs, Warning, "other content"},
+		"a lower revision":           {func(w *world) { w.job = coordtest.Def("job", 3, 4, "") }, Differs, Info, "a has revision 0, and revision 3 is stored"},
 		"a revision left behind": {func(w *world) {
 			w.job, w.member.Own = coordtest.Def("job", 3, 4, ""), map[string]string{"job": "shards 5"}
 		}, Differs, Warning, "a has revision 0 (shards 5), and revision 3 is stored"},

@@ -174,7 +174,7 @@ func (e *Elector) ReadFeed(r *feed.Reader[registry.Entry]) (synced bool) {
 			e.draw, e.conflicts = e.jitter.Float64(), 0
 			if seat, err := record.Decode[record.Seat](n.Value.Value); err == nil {
 				e.State.Successors, e.State.Incomplete = seat.Successors, seat.Incomplete
-				e.State.Clocks = skew.Notice{At: seat.Clock, Skewed: seat.Skewed}
+				e.State.Clocks = skew.Notice{At: seat.Clock, Skewed: seat.Skewed, Differing: seat.Differing}
 				noticed = n.Rev.Seq
 			}
 		}

@@ -18,10 +18,10 @@ func (e *Elector) PublishSeat(ctx context.Context, names []string, clocks skew.N
 	now, incomplete := e.State, e.incomplete
 	e.mu.Unlock()
 	if now.Seat != e.Self.Session.ID() ||
-		!always && slices.Equal(now.Successors, names) && now.Clocks.NamesSame(clocks.Skewed) && slices.Equal(now.Incomplete, incomplete) {
+		!always && slices.Equal(now.Successors, names) && now.Clocks.NamesSame(clocks) && slices.Equal(now.Incomplete, incomplete) {
 		return nil
 	}
-	value, err := record.Encode(record.Seat{Successors: names, Clock: clocks.At, Skewed: clocks.Skewed, Incomplete: incomplete})
+	value, err := record.Encode(record.Seat{Successors: names, Clock: clocks.At, Skewed: clocks.Skewed, Differing: clocks.Differing, Incomplete: incomplete})
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package leader
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/feed"
@@ -52,9 +53,13 @@ func (l *Leader) judgeClocks() {
 // none counts as skewed.
 func (l *Leader) warnIfTwoDiffer(ahead map[string]record.Duration) {
 	differ := time.Duration(0)
+	l.differing = nil
 	if len(ahead) == 2 && len(l.View.Skewed) == 0 {
-		for _, d := range ahead {
+		for inc, d := range ahead {
 			differ = max(differ, time.Duration(d).Abs())
+			if time.Duration(d).Abs() > l.Self.MaxSkew {
+				l.differing = map[string]record.Duration{inc: d}
+			}
 		}
 	}
 	if far := differ > l.Self.MaxSkew; far != l.DifferenceLogged {
@@ -69,7 +74,7 @@ func (l *Leader) warnIfTwoDiffer(ahead map[string]record.Duration) {
 // watch lags sees only the latest version.
 func (l *Leader) publishSeat(ctx context.Context) error {
 	l.SetTask("the naming", "successors")
-	published, n := time.Now(), skew.Notice{Skewed: l.View.Skewed} // before the clock is read: a delay between the two can hide a difference, and never makes one up
+	published, n := time.Now(), l.clockNotice() // before the clock is read: a delay between the two can hide a difference, and never makes one up
 	switch {
 	case l.ToPublish:
 		n.At = record.InstantOf(l.Self.Clock())
@@ -82,6 +87,20 @@ func (l *Leader) publishSeat(ctx context.Context) error {
 	if l.ToPublish {
 		l.Comparison = l.Comparison.WithReading(n.At, published, l.Elector.SeatCommit(), time.Now())
 		l.compareWithStoreClock(ctx, n.At.Time(), l.Self.Clock())
+		n.Differing = l.clockNotice().Differing
+		return l.Elector.PublishSeat(ctx, l.Successors(), n, false)
 	}
 	return nil
+}
+
+// clockNotice returns the findings about clocks to publish.
+func (l *Leader) clockNotice() skew.Notice {
+	differing := maps.Clone(l.differing)
+	if l.aheadOfStore != 0 && len(l.View.Skewed) == 0 {
+		if differing == nil {
+			differing = map[string]record.Duration{}
+		}
+		differing[l.Self.ID] = l.aheadOfStore
+	}
+	return skew.Notice{Skewed: l.View.Skewed, Differing: differing}
 }

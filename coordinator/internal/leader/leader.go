@@ -25,12 +25,14 @@ const RegularCheck = 30 * time.Second
 
 // Leader leads a group for one term. It belongs to one goroutine.
 type Leader struct {
-	Self    elector.Self
-	Elector *elector.Elector
-	Log     *slog.Logger
-	logs    *eventlog.PlanLog
-	Nudge   chan struct{} // one slot: the view has changed
-	end     context.CancelCauseFunc
+	differing    map[string]record.Duration // the other clock of two, if they differ
+	aheadOfStore record.Duration            // of this clock, in a fleet of one or two, if it differs
+	Self         elector.Self
+	Elector      *elector.Elector
+	Log          *slog.Logger
+	logs         *eventlog.PlanLog
+	Nudge        chan struct{} // one slot: the view has changed
+	end          context.CancelCauseFunc
 	*elector.Progress
 
 	View        planning.View
@@ -217,7 +219,7 @@ func (l *Leader) runRound(ctx context.Context, wg *sync.WaitGroup) error {
 	}
 	l.idle = false
 	l.judgeClocks()
-	if l.HoldsAssignments(time.Now()) || !l.Elector.ClockNotice().NamesSame(l.View.Skewed) || !l.Elector.HasPublishedIncomplete() {
+	if l.HoldsAssignments(time.Now()) || !l.Elector.ClockNotice().NamesSame(l.clockNotice()) || !l.Elector.HasPublishedIncomplete() {
 		if err := l.publishSeat(ctx); err != nil { // first, since members that the seat record names must react
 			return err
 		}

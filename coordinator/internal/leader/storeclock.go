@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/skew"
+	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -23,6 +24,7 @@ func (l *Leader) compareWithStoreClock(ctx context.Context, before, after time.T
 		}
 	}
 	if instances > 2 {
+		l.aheadOfStore = 0
 		return
 	}
 	written, err := registry.WrittenAt(ctx, l.Self.Reg, l.Self.Keys.Seat())
@@ -34,7 +36,9 @@ func (l *Leader) compareWithStoreClock(ctx context.Context, before, after time.T
 	case err != nil:
 		l.Log.Debug("clock not compared with the store's", "error", err)
 	default:
+		l.aheadOfStore = 0
 		if ahead := skew.AheadOf(written, before, after); ahead.Abs() > l.Self.MaxSkew {
+			l.aheadOfStore = record.Duration(ahead)
 			l.Log.Warn("this clock differs from the store's; claiming goes on, as either may be wrong", "ahead", ahead, "limit", l.Self.MaxSkew)
 		}
 	}

@@ -87,10 +87,11 @@ type Incarnation struct {
 	group    *record.GroupControl
 
 	// Guarded by Member.mu.
-	publishedVersion int            // the Member.recordVersion that the member record shows
-	drainPublished   bool           // the member record shows that it drains
-	answeredReading  record.Instant // the reading of a leader's clock to answer; zero: none
-	checkRequested   bool           // maintainRecord has to check the incarnation's records
+	publishedVersion int             // the Member.recordVersion that the member record shows
+	drainPublished   bool            // the member record shows that it drains
+	answeredReading  record.Instant  // the reading of a leader's clock to answer; zero: none
+	clockDifference  record.Duration // how far this clock was ahead of answeredReading
+	checkRequested   bool            // maintainRecord has to check the incarnation's records
 }
 
 // Instance returns the member's name.

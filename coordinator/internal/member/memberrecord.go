@@ -43,7 +43,7 @@ func (m *Member) ComposeState(in *Incarnation) PublishedState {
 		Member: record.Member{
 			Name: m.Name, Session: in.Session.ID(), Host: m.host, Jobs: offered, Unsupported: unsupported, Labels: m.labels,
 			Weight: m.weight, Draining: m.Draining, Blocked: m.Blocked.CopyBlocked(), RestartGrace: record.Duration(m.grace),
-			Clock: clock, Answers: in.answeredReading, Ahead: maps.Clone(m.ahead),
+			Clock: clock, Answers: in.answeredReading, Difference: in.clockDifference, Ahead: maps.Clone(m.ahead),
 			Waiting: m.waiting, // never changed in place
 		},
 		defs: maps.Clone(m.Defs), recordVersion: m.recordVersion, offerVersion: m.offerVersion,
@@ -93,14 +93,15 @@ func (m *Member) answerReading(in *Incarnation, reading record.Instant) {
 	known := in.answeredReading == reading
 	m.mu.Unlock()
 	if !known {
-		m.ChangeState(func() { in.answeredReading = reading })
+		difference := record.Duration(m.Clock().Sub(reading.Time()))
+		m.ChangeState(func() { in.answeredReading, in.clockDifference = reading, difference })
 	}
 }
 
 // reportClockJump publishes the time of a clock that has jumped, as an answer to no reading.
 func (m *Member) reportClockJump(in *Incarnation) {
 	m.Log.Info("clock has jumped; claiming nothing until the fleet has judged it")
-	m.ChangeState(func() { in.answeredReading = 0 })
+	m.ChangeState(func() { in.answeredReading, in.clockDifference = 0, 0 })
 }
 
 // reportUncheckedClock logs once that the clock of this process cannot be checked.

@@ -11,12 +11,15 @@ import (
 type Notice struct {
 	At     record.Instant             // a reading of the leader's clock to be answered; zero: none
 	Skewed map[string]record.Duration // the skewed clocks by incarnation, and how far each is ahead
+	// Differing is record.Seat.Differing.
+	Differing map[string]record.Duration
 }
 
-// NamesSame reports whether the notice names the same incarnations as skewed does. The differences
-// vary a little each time, and are not worth a commit.
-func (n Notice) NamesSame(skewed map[string]record.Duration) bool {
-	return maps.EqualFunc(n.Skewed, skewed, func(record.Duration, record.Duration) bool { return true })
+// NamesSame reports whether two notices name the same incarnations. The differences vary a little each
+// time, and are not worth a commit.
+func (n Notice) NamesSame(other Notice) bool {
+	anyValues := func(record.Duration, record.Duration) bool { return true }
+	return maps.EqualFunc(n.Skewed, other.Skewed, anyValues) && maps.EqualFunc(n.Differing, other.Differing, anyValues)
 }
 
 // answerTime is how long members have to answer a reading. Without it, the first member to answer a

@@ -167,7 +167,8 @@ func TestNewComparison(t *testing.T) {
 
 func TestNotice_NamesSame(t *testing.T) {
 	n := Notice{Skewed: map[string]record.Duration{"a": 1, "b": 2}}
-	assert.True(t, n.NamesSame(map[string]record.Duration{"a": 3, "b": 4}), "the differences vary")
-	assert.False(t, n.NamesSame(map[string]record.Duration{"a": 1, "c": 2}))
-	assert.False(t, n.NamesSame(map[string]record.Duration{"a": 1}))
+	assert.True(t, n.NamesSame(Notice{Skewed: map[string]record.Duration{"a": 3, "b": 4}}), "the differences vary")
+	assert.False(t, n.NamesSame(Notice{Skewed: map[string]record.Duration{"a": 1, "c": 2}}))
+	assert.False(t, n.NamesSame(Notice{Skewed: map[string]record.Duration{"a": 1}}))
+	assert.False(t, n.NamesSame(Notice{Skewed: n.Skewed, Differing: map[string]record.Duration{"c": 1}}))
 }

@@ -47,6 +47,15 @@ func describeFault(i *coordinator.InstanceStatus, led bool) string {
 	return fmt.Sprintf("Its session has expired, and the leader is about to move its %s.", countOf(i.Shards, "shard"))
 }
 
+// describeDiffering describes a clock that differs in a fleet too small to judge it.
+func describeDiffering(i *coordinator.InstanceStatus) string {
+	of := "leader's"
+	if i.Leader {
+		of = "store's"
+	}
+	return fmt.Sprintf("the clock of %s was %s the %s, and either may be wrong: check both", i.Instance, describeSkew(i.ClockDiffers), of)
+}
+
 // describeSkew returns "7s ahead of" or "7s behind".
 func describeSkew(d time.Duration) string {
 	if d < 0 {

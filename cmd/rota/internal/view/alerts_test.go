@@ -71,3 +71,19 @@ func TestJob_NextHasCome(t *testing.T) {
 	j := Job{Next: now.Add(-time.Second), State: OK}
 	assert.Equal(t, "now", j.next(Times{Now: now, Mode: "relative"}))
 }
+
+func TestCheck_WarnsOfTwoClocksThatDiffer(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	st := coordinator.GroupStatus{
+		At: at, Leader: coordinator.LeaderStatus{Instance: "a"}, Jobs: []coordinator.JobSummary{{Job: "j", Shards: 1}},
+		Instances: []coordinator.InstanceStatus{{Instance: "a", Alive: true}, {Instance: "b", Alive: true, ClockDiffers: -7 * time.Second}},
+	}
+	v := CheckOf(st, CheckLimits{MaxLate: time.Minute, MinJobs: 1})
+	assert.Equal(t, CheckWarning, v.Code)
+	assert.Equal(t, []string{"the clock of b was 7s behind the leader's, and either may be wrong: check both"}, v.Reasons)
+	assert.Contains(t, InstancesOf(st).Screen(Times{Now: at})[0].Table.Rows[1], "-7.0s?")
+	assert.Equal(t, "clock differs", InstancesOf(st).Instances[1].State)
+
+	st.Instances = []coordinator.InstanceStatus{{Instance: "a", Alive: true, Leader: true, ClockDiffers: time.Hour}}
+	assert.Equal(t, []string{"the clock of a was 1h ahead of the store's, and either may be wrong: check both"}, CheckOf(st, CheckLimits{MaxLate: time.Minute, MinJobs: 1}).Reasons)
+}

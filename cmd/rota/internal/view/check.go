@@ -112,8 +112,11 @@ func CheckOf(st coordinator.GroupStatus, l CheckLimits) Check {
 		}
 	}
 	for i := range st.Instances {
-		if in := &st.Instances[i]; in.Skew != 0 {
+		switch in := &st.Instances[i]; {
+		case in.Skew != 0:
 			raise(CheckWarning, "the clock of %s is %s the fleet's median", in.Instance, describeSkew(in.Skew))
+		case in.ClockDiffers != 0:
+			raise(CheckWarning, "%s", describeDiffering(in))
 		}
 	}
 	for _, key := range st.Unreadable {

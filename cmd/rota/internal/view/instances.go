@@ -34,6 +34,7 @@ type Instance struct {
 	Draining     bool              `json:"draining"`
 	Disabled     bool              `json:"disabled"`
 	ClockSkew    time.Duration     `json:"clock_skew_ns"`
+	ClockDiffers time.Duration     `json:"clock_differs_ns,omitempty"` // see coordinator.InstanceStatus
 	Started      time.Time         `json:"started,omitzero"`
 	Labels       map[string]string `json:"labels"`
 	Weight       int               `json:"weight"`
@@ -60,7 +61,7 @@ func InstancesOf(st coordinator.GroupStatus) Instances {
 		}
 		v.Instances = append(v.Instances, Instance{
 			Name: i.Instance, Incarnation: i.Incarnation, Host: i.Host, PID: i.PID, State: stateOf(&i), Leader: i.Leader, Alive: i.Alive,
-			Draining: i.Draining, Disabled: i.Disabled, ClockSkew: i.Skew, Started: i.Started, Labels: labels, Weight: i.Weight,
+			Draining: i.Draining, Disabled: i.Disabled, ClockSkew: i.Skew, ClockDiffers: i.ClockDiffers, Started: i.Started, Labels: labels, Weight: i.Weight,
 			RestartGrace: i.RestartGrace, Jobs: i.Jobs, Unsupported: orEmpty(i.Unsupported), Differs: orEmpty(i.Differs),
 			Shards: i.Shards, Running: i.Running, Waiting: i.Waiting, Blocked: i.Blocked,
 		})
@@ -83,6 +84,7 @@ func stateOf(i *coordinator.InstanceStatus) string {
 		{i.Draining, "draining"},
 		{i.Disabled, "disabled"},
 		{i.Skew != 0, "skewed"},
+		{i.ClockDiffers != 0, "clock differs"},
 		{i.Blocked > 0, "blocked"},
 		{len(i.Unsupported) > 0, "unsupported jobs"},
 		{len(i.Differs) > 0, "definitions differ"},
@@ -114,8 +116,11 @@ func (v Instances) Screen(t Times) Screen {
 	table := Table{Columns: columns("~NAME", "~HOST", "~STATE", "SHARDS", "RUNNING", "WAITING", "JOBS", "CLOCK", "UP", "+PID", "+SESSION", "+WEIGHT", "~LABELS")}
 	for _, i := range v.Instances {
 		clock, up := "ok", "-"
-		if i.ClockSkew != 0 {
+		switch {
+		case i.ClockSkew != 0:
 			clock = clockText(i.ClockSkew)
+		case i.ClockDiffers != 0:
+			clock = clockText(i.ClockDiffers) + "?"
 		}
 		if !i.Started.IsZero() && !i.Started.After(t.Now) { // by its own clock, which may be ahead
 			up = Span(t.Now.Sub(i.Started))
