@@ -34,5 +34,5 @@ func ExampleOperator_Explain() {
 	// Output:
 	// The fire of 2026-11-23T00:00:00Z has not run: no process has stored a definition of the job.
 	//   stop defined - no process has stored a definition of the job
-	// do: start a process that registers the job; check the names of the job, the namespace and the group
+	// do: check the names of the job, the namespace and the group; if they are right, start a process that registers the job
 }

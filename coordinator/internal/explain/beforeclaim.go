@@ -30,7 +30,7 @@ func (s *subject) checkDefined() result {
 	}
 	switch {
 	case s.Definition == nil && s.Plan == nil:
-		return stop("start a process that registers the job; check the names of the job, the namespace and the group", "no process has stored a definition of the job")
+		return stop("check the names of the job, the namespace and the group; if they are right, start a process that registers the job", "no process has stored a definition of the job")
 	case s.Definition == nil:
 		return unclear("the stored definition is missing or cannot be read; the plan has revision %d", s.Plan.Last().Job().Revision)
 	}

@@ -747,3 +747,20 @@ func TestExplain_WithoutACompiler(t *testing.T) {
 	assert.Contains(t, Explain(*r, shardset.Of(0), coordtest.At(5))[0].Summary, "paused", "gates after it are checked all the same")
 	assert.Equal(t, coordtest.At(4), Explain(*r, shardset.Of(0), 0)[0].Fire, "the newest fire is that of the watermark")
 }
+
+// Triggers run in the order of their numbers, so a later one never holds up an earlier one.
+func TestExplain_LaterTriggersDoNotGoFirst(t *testing.T) {
+	r := world(t)
+	r.byTriggerOnly(t)
+	r.request(3)
+	r.request(5)
+	r.Plan.Triggers[1].At += record.Instant(time.Second)
+	for asked, want := range map[record.Instant]Gate{
+		r.Plan.Triggers[0].At: {"ahead", OK, "no run, re-run or trigger of the shard goes first"},
+		r.Plan.Triggers[1].At: {"ahead", Stop, "trigger 3 of " + seconds(r.Plan.Triggers[0].At) + " goes first"},
+	} {
+		answers := Explain(*r, shardset.Of(0), asked)
+		require.Len(t, answers, 1)
+		assert.Contains(t, answers[0].Gates, want)
+	}
+}

@@ -140,7 +140,7 @@ func (v HistoryRuns) Screen(t Times) Screen {
 			took = Span(r.Duration())
 		}
 		text := r.Error
-		if r.ExitCode != nil && !strings.Contains(text, "exit") {
+		if r.ExitCode != nil && *r.ExitCode >= 0 && !strings.Contains(text, "exit") {
 			text = fmt.Sprintf("exit code %d: %s", *r.ExitCode, text)
 		}
 		table.Rows = append(table.Rows, []string{

@@ -22,3 +22,18 @@ func TestFires_NoteWhyRunsWereSkipped(t *testing.T) {
 		assert.Equal(t, want, noteOf(&f, Times{Mode: "utc"}))
 	}
 }
+
+// A program that a signal ended has no exit code; os/exec calls it -1.
+func TestHistoryRuns_HaveNoExitCodeOfASignal(t *testing.T) {
+	code := func(n int) *int { return &n }
+	v := HistoryRunsOf("job", []history.Run{
+		{Outcome: history.Failed, Error: "signal: killed", ExitCode: code(-1)},
+		{Outcome: history.TimedOut, Error: "run timed out", ExitCode: code(-1)},
+		{Outcome: history.Failed, Error: "no such table", ExitCode: code(3)},
+	}, nil, time.Time{})
+	var errs []string
+	for _, row := range v.Screen(Times{})[0].Table.Rows {
+		errs = append(errs, row[7])
+	}
+	assert.Equal(t, []string{"signal: killed", "run timed out", "exit code 3: no such table"}, errs)
+}
