@@ -64,9 +64,9 @@ func TestOutput_IsBoundedInEachMinute(t *testing.T) {
 		write := func(text string) { _, _ = s.Write([]byte(text)) }
 		write("aaaa\nbbbb\ncccc\n" + "dropped\n" + "x\n")
 		assert.Equal(t, []string{"stdout: aaaa", "stdout: bbbb", "stdout: cccc"}, log.lines())
-		time.Sleep(logWindow - 1)
+		time.Sleep(logWindow - time.Nanosecond)
 		write("y\n")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		write("next\n")
 		require.Len(t, log.records, 5)
 		cut := log.records[3]
