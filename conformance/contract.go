@@ -42,6 +42,7 @@ const (
 	unwritten  = "needs a write that bypasses the library: backends with a server test it"
 	optional   = "describes an optional interface on which no promise rests"
 	option     = "describes an option of some backends, which test it"
+	rewound    = "needs a store that loses commits: backends with a server test it"
 	unmade     = "needs a store that rejects credentials: backends with one test it"
 )
 
@@ -118,6 +119,9 @@ var Contract = []Clause{
 	{"Registry", "Each call ends when ctx ends or when the backend's own bound on a call is reached, whichever is first; no call waits for ever on a silent server.", []Promise{CallsEndWithTheirContext, CallsAreBounded}, ""},
 	{"Registry", "If ctx ends first, the error wraps the cause of ctx; it also wraps ErrUnavailable or, of a Txn, ErrNotApplied or ErrUnknownOutcome, unless that cause is an error of this package.", []Promise{CallsEndWithTheirContext, UnreachableIsErrUnavailable, OutcomesAreTrue}, ""},
 	{"Registry", "Keys are checked before anything is sent.", []Promise{KeysAreCheckedFirst}, ""},
+	{"Registry", "The promises hold while the store keeps what it has committed.", nil, rewound},
+	{"Registry", "If it is wiped, replaced or set back to an earlier state, a handle continues with the state that it finds: Revs may be lower than before, reads go back once, and watchers receive a Snapshot.", nil, rewound},
+	{"Registry", "A session survives only if the store still has it.", nil, rewound},
 	{"Registry.Get", "Get returns the entry at key, or ErrNotFound.", []Promise{GetReturnsTheEntry, AbsentIsErrNotFound}, ""},
 	{"Registry.Get", "The value is the caller's.", []Promise{ReadsBelongToTheReader}, ""},
 	{"Registry.Get", "A plain read never goes back in time on one handle, whichever keys it reads, and sees the handle's own writes; it may miss recent writes of others.", []Promise{PlainReadsNeverGoBack, ReadYourWrites}, ""},
