@@ -1,0 +1,31 @@
+package claimer
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/rota-dev/rota/internal/record"
+)
+
+func TestAgenda_OrdersJobsByTheirLatestInstants(t *testing.T) {
+	var g agenda
+	a, b, c := &JobState{Segment: "a", index: -1}, &JobState{Segment: "b", index: -1}, &JobState{Segment: "c", index: -1}
+	for _, step := range []struct {
+		job   *JobState
+		wake  record.Instant
+		first *JobState
+		why   string
+	}{
+		{a, 60, a, "it is the only one"},
+		{b, 50, b, "it is earlier"},
+		{c, 55, b, "it is later"},
+		{a, 5, a, "its instant has become earlier: a retry goes before the next fire"},
+		{a, 70, b, "its instant has become later"},
+		{b, 0, c, "it waits for no instant"},
+		{b, 54, b, "it waits again"},
+	} {
+		g.schedule(step.job, step.wake)
+		assert.Same(t, step.first, g[0], "%s at %d: %s", step.job.Segment, step.wake, step.why)
+	}
+}
