@@ -150,8 +150,9 @@ func (e *Executor) checkCirclesLocked(jobs []Job) error {
 		}
 		return j.Schedule.After()
 	}
+	circles := record.NewCircles(followed)
 	for _, j := range jobs {
-		if circle := record.FindCircle(j.Name, followed); circle != nil {
+		if circle := circles.Through(j.Name); circle != nil {
 			return fmt.Errorf("%w %q: Schedule: it follows itself: %s", ErrInvalidJob, j.Name, strings.Join(append(circle, j.Name), " follows "))
 		}
 	}

@@ -49,7 +49,7 @@ func (r *round) followProblem(segment string) string {
 	if after == nil {
 		return ""
 	}
-	if circle := record.FindCircle(r.Jobs[segment].Name, r.followedBy); circle != nil {
+	if circle := r.circles.Through(r.Jobs[segment].Name); circle != nil {
 		return fmt.Sprintf("follows itself through jobs %q", circle)
 	}
 	for _, name := range after.Jobs {

@@ -278,10 +278,22 @@ func (h *editor) restoreNamed(ctx context.Context, made []edit) (named []string,
 func (h *editor) restoreMeta(ctx context.Context) error {
 	e, err := h.reg.Get(ctx, h.keys.Meta(), registry.ReadOptions{Fresh: true})
 	values := h.history[h.keys.Meta()]
-	if err != nil || len(values) == 0 || string(e.Value) == values[0] {
-		return nil // the next process that joins creates it
+	if len(values) == 0 {
+		return nil
 	}
-	_, err = registry.Apply(ctx, h.reg, registry.Txn{Then: []registry.Op{registry.Set(e.Key, e.Modified, []byte(values[0]))}})
+	last := values[len(values)-1]
+	if err == nil && string(e.Value) == last {
+		return nil
+	}
+	op := registry.Set(e.Key, e.Modified, []byte(last))
+	if errors.Is(err, registry.ErrNotFound) {
+		op = registry.Create(h.keys.Meta(), []byte(last))
+	} else if err != nil {
+		return err
+	}
+	if _, err = registry.Apply(ctx, h.reg, registry.Txn{Then: []registry.Op{op}}); errors.Is(err, registry.ErrConflict) {
+		return nil // a process that joined has created it
+	}
 	return err
 }
 

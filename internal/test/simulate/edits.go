@@ -400,22 +400,36 @@ func (h *editedFleet) hasPlan(job string) bool {
 	return ok
 }
 
-// restoreUnread restores the records that no process has read.
+// restoreUnread restores the records that no process has read. A process that joins in a later round would create
+// the record of the namespace with another ID, and the others would join again.
 func (h *editedFleet) restoreUnread() error {
 	for _, one := range h.edits {
 		e, ok := h.readFresh(one.Key)
+		if !ok && one.Kind == recordedit.Meta {
+			op := registry.Create(one.Key, []byte(h.lastMeta()))
+			if _, err := h.editor.Txn(context.Background(), registry.Txn{Then: []registry.Op{op}}); err != nil {
+				return err
+			}
+			continue
+		}
 		if !ok || string(e.Value) != one.value || !one.mayStayUnread() || !one.isUnreadable() && one.Kind != recordedit.Meta {
 			continue
 		}
 		op := registry.Delete(one.Key, e.Modified)
 		if one.Kind == recordedit.Meta {
-			op = registry.Set(one.Key, e.Modified, []byte(h.history[one.Key][0]))
+			op = registry.Set(one.Key, e.Modified, []byte(h.lastMeta()))
 		}
 		if _, err := h.editor.Txn(context.Background(), registry.Txn{Then: []registry.Op{op}}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// lastMeta returns the record of the namespace as a process wrote it last.
+func (h *editedFleet) lastMeta() string {
+	values := h.history[h.keys.Meta()]
+	return values[len(values)-1]
 }
 
 // passTime lets time pass, and judges what happens meanwhile.
