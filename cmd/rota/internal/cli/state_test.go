@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,10 +16,11 @@ import (
 // A job that has never succeeded is failing, whether it runs or not.
 func TestScreens_ShowTheStateOfTheLastEndedRun(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
-		broken := true
+		var broken atomic.Bool
+		broken.Store(true)
 		f.start("web-1", nil, executor.Job{Name: "hang", Schedule: executor.Every(20 * time.Second), Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error {
 			time.Sleep(6 * time.Second)
-			if broken {
+			if broken.Load() {
 				return errors.New("timed out")
 			}
 			return nil
@@ -31,7 +33,7 @@ func TestScreens_ShowTheStateOfTheLastEndedRun(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			assert.Regexp(t, `(?m)^hang .+, 1 run .+ failing: shard 0$`, f.run("jobs").out)
 		}
-		broken = false
+		broken.Store(false)
 		time.Sleep(10 * time.Second)
 		assert.Regexp(t, `(?m)^hang .+ ok$`, f.run("jobs").out)
 		time.Sleep(10 * time.Second)
