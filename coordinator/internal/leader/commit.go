@@ -2,6 +2,7 @@ package leader
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -14,7 +15,8 @@ import (
 )
 
 // CommitDecision commits a decision in as few transactions as possible, and reports whether it sent
-// plans. Reapings depend on the plans, so they wait for a round that has none to write.
+// plans. Reapings follow in the same round, even if a plan conflicted: they carry conditions of
+// their own, and a group whose plans change in every round reaps too.
 func (l *Leader) CommitDecision(ctx context.Context, d planning.Decision) (planned bool, err error) {
 	term := []registry.Cond{registry.At(l.Self.Keys.Leader(), l.View.Term)}
 	if err := l.commitEndedPauses(ctx, d.EndedPauses, term); err != nil {
@@ -49,10 +51,7 @@ func (l *Leader) CommitDecision(ctx context.Context, d planning.Decision) (plann
 		}
 		failed = err
 	}
-	if len(loads) > 0 {
-		return true, failed
-	}
-	return false, l.reapAll(ctx, d.Reapings, term)
+	return len(loads) > 0, errors.Join(failed, l.reapAll(ctx, d.Reapings, term))
 }
 
 // problemBefore returns the problem of a job's plan before the changes of this round.
