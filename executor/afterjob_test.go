@@ -79,6 +79,30 @@ func TestAfterJob(t *testing.T) {
 	}
 }
 
+func TestAfterJob_RunsLongerThanThePeriodOfTheFollowedJob(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy executor.MisfirePolicy
+		want   []int
+	}{
+		"RunAll runs each fire that was released meanwhile, oldest first": {executor.RunAll(100), []int{1, 2, 3, 4}},
+		"RunOnce runs the latest": {executor.RunOnce, []int{1, 3, 5, 8}},
+	} {
+		bubble(t, name, func(t *testing.T, f *fleet) {
+			var fires []int
+			e := f.executor("a", executor.Options{}, 1, takes(0))
+			j := f.job(1, func(ctx context.Context, r *executor.Run) error {
+				fires = append(fires, r.FireTime.Minute())
+				return takes(145*time.Second)(ctx, r)
+			})
+			j.Name, j.Schedule, j.OnMisfire = "child", executor.AfterJob("job"), c.policy
+			require.NoError(t, e.Register(j))
+			require.NoError(t, e.Start(t.Context()))
+			pass(10 * time.Minute)
+			assert.Equal(t, c.want, fires)
+		})
+	}
+}
+
 func TestAfterJob_Text(t *testing.T) {
 	for _, s := range []executor.Schedule{
 		executor.AfterJob("settle"), executor.AfterJob("settle", "invoice").OnEnd(), executor.AfterJob("in").OnFailure(),

@@ -150,6 +150,32 @@ func TestYield(t *testing.T) {
 			assert.Less(t, after, 10*time.Second)
 		})
 	}
+	bubble(t, "a drain closes the channel of a run that waited for a worker", func(t *testing.T, f *fleet) {
+		var begun, asked []time.Time
+		handle := func(ctx context.Context, r *executor.Run) error {
+			begun = append(begun, time.Now())
+			if len(begun) == 1 {
+				time.Sleep(5 * time.Second)
+				return nil
+			}
+			select {
+			case <-r.Yield():
+				asked = append(asked, time.Now())
+			case <-time.After(time.Minute):
+			}
+			return nil
+		}
+		e := f.executor("a", executor.Options{}, 1, takes(0))
+		job := f.job(2, handle)
+		job.Name, job.MaxRunning = "narrow", 1
+		require.NoError(t, e.Register(job))
+		require.NoError(t, e.Start(t.Context()))
+		until(1)
+		go e.Shutdown(context.Background())
+		pass(30 * time.Second)
+		require.Len(t, begun, 2)
+		assert.Equal(t, begun[1:], asked)
+	})
 	// returned runs a handler that counts to 5 and returns err when it is asked to yield.
 	returned := func(t *testing.T, f *fleet, change func(*executor.Job), act func(e *executor.Executor)) []string {
 		var steps []string

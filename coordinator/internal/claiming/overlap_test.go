@@ -186,6 +186,23 @@ func TestClaim_OverlappingFires(t *testing.T) {
 			assert.Equal(t, shardset.Of(0, 1), in.Decide().Overrun, name)
 		}
 	})
+	t.Run("cancel each run claimed before them, a re-run or retry too", func(t *testing.T) {
+		for name, rerun := range map[string]record.Ref{
+			"a re-run after a crash": coordtest.Fire(1, 2),
+			"a retry":                coordtest.Fire(1, 1).RetryAt(coordtest.At(3), time.Minute),
+			"a run handed back":      coordtest.Fire(1, 1).Return(),
+		} {
+			in := ended(t, record.OverlapCancel)
+			in.Ended, in.ClaimedAt, in.Claims.Running = nil, nil, nil
+			in.Plan.Reruns = coordtest.Runs(shardset.Of(0), rerun)
+			in.Now = coordtest.At(4).Add(30 * time.Second)
+			out := in.Decide()
+			ref, _ := out.Starts.Of(0)
+			require.Equal(t, rerun, ref, name)
+			in.Claims, in.ClaimedAt, in.Now = out.Claims, out.ClaimedAt, coordtest.At(5)
+			assert.True(t, in.Decide().Overrun.Has(0), name)
+		}
+	})
 	t.Run("await the run of a trigger only if they are not claimed", func(t *testing.T) {
 		in := ended(t, record.OverlapCancel)
 		in.Ended, in.Now = nil, coordtest.At(1).Add(time.Second)

@@ -69,6 +69,20 @@ func TestClaim_Retries(t *testing.T) {
 		assert.Equal(t, 1, ref.CrashAttempts(), "failures do not count as crashes")
 		assert.Empty(t, out.Claims.Reruns)
 	})
+	t.Run("of a disabled shard wait with its newer fires, and run first when it is enabled", func(t *testing.T) {
+		in := pending(t)
+		in.Plan.Disabled = shardset.Of(0)
+		in.Now = coordtest.At(3)
+		out := in.Decide()
+		_, claimed := out.Starts.Of(0)
+		assert.False(t, claimed)
+		assert.Equal(t, coordtest.Fire(1, 1).Watermark(), out.Claims.Watermarks.Of(0))
+		assert.Equal(t, record.Runs{{Shards: shardset.Of(0), Ref: retry(in)}}, out.Claims.Reruns)
+		in.commit(out)
+		in.Plan.Disabled = shardset.Set{}
+		ref, _ := in.Decide().Starts.Of(0)
+		assert.Equal(t, retry(in), ref)
+	})
 	t.Run("without a delay are claimed by the commit that records the failure", func(t *testing.T) {
 		in := failed(t)
 		in.Ended[0].RetryIn, in.Now = 0, coordtest.At(1)

@@ -140,6 +140,19 @@ func TestPlan_EndedFires(t *testing.T) {
 		assert.Equal(t, coordtest.At(1), w.Plan("parent").Fires.Through)
 		assert.Empty(t, w.decide().Changes, "the leader is idle")
 	})
+	t.Run("a shard that is disabled has skipped the fire", func(t *testing.T) {
+		w, a, b := newChain(t)
+		w.editControl("parent", func(c *record.Control) { c.Disabled = shardset.Of(1) })
+		w.Settle()
+		w.View.Now = coordtest.At(1)
+		w.run(a, "parent", shardset.Of(0), coordtest.Fire(1, 1))
+		w.claim(b, "parent", func(c *record.Claims) {
+			c.Watermarks = c.Watermarks.Raise(shardset.Of(1), record.Watermark{Epoch: 1, Fire: coordtest.At(1)})
+		})
+		w.copyClaims(b, "parent")
+		w.Settle()
+		assert.Equal(t, []record.EndedFire{{At: coordtest.At(1), Shards: 2, Skipped: 1}}, w.ended("parent"))
+	})
 	t.Run("fires end in the order of their instants", func(t *testing.T) {
 		w, a, b := newChain(t)
 		w.View.Now = coordtest.At(2)
