@@ -176,6 +176,26 @@ func TestYield(t *testing.T) {
 		require.Len(t, begun, 2)
 		assert.Equal(t, begun[1:], asked)
 	})
+	bubble(t, "a drain closes the channel of a run whose claim it overtook", func(t *testing.T, f *fleet) {
+		var begun, asked []time.Time
+		handle := func(ctx context.Context, r *executor.Run) error {
+			begun = append(begun, time.Now())
+			select {
+			case <-r.Yield():
+				asked = append(asked, time.Now())
+			case <-time.After(time.Minute):
+			}
+			return nil
+		}
+		e := f.start("a", executor.Options{}, 1, handle)
+		time.Sleep(time.Until(minute(1).Add(-time.Second)))
+		f.server.Delay("a", 0, 500*time.Millisecond)
+		time.Sleep(1200 * time.Millisecond)
+		go e.Shutdown(context.Background())
+		pass(30 * time.Second)
+		require.Len(t, begun, 1)
+		assert.Equal(t, begun, asked)
+	})
 	// returned runs a handler that counts to 5 and returns err when it is asked to yield.
 	returned := func(t *testing.T, f *fleet, change func(*executor.Job), act func(e *executor.Executor)) []string {
 		var steps []string

@@ -175,4 +175,15 @@ func TestPool_Delays(t *testing.T) {
 		assert.Equal(t, ended{1, nil}, p.ends[3])
 		end(nil)
 	})
+	bubbled("end with each session of several", func(t *testing.T, p *delayed) {
+		for n := range 3 {
+			session, end := context.WithCancelCause(t.Context())
+			lost := fmt.Errorf("lost %d", n)
+			add(session, p, 1000+n, true)
+			end(lost)
+			synctest.Wait()
+			require.Len(t, p.ends, n+1)
+			assert.Equal(t, ended{1000 + n, lost}, p.ends[n])
+		}
+	})
 }
