@@ -107,6 +107,21 @@ func TestDataflow_Pages(t *testing.T) {
 		assert.Empty(t, made.calls)
 		assert.Equal(t, "all are filtered out", offsetOf(t, r))
 	})
+	t.Run("an empty Next is stored: the next run begins anew", func(t *testing.T) {
+		r := &executor.Run{}
+		require.NoError(t, r.Checkpoint(t.Context(), []byte("7")))
+		var offsets []string
+		h := handler.Dataflow[int]{Process: new(processed).process, Fetch: func(ctx context.Context, p *handler.Page) ([]int, error) {
+			offset, err := p.Offset(ctx)
+			offsets = append(offsets, string(offset))
+			p.Next = []byte{}
+			return nil, err
+		}}
+		for range 2 {
+			require.NoError(t, h.Handle(t.Context(), r))
+		}
+		assert.Equal(t, []string{"7", ""}, offsets)
+	})
 	t.Run("a failed fetch fails the run", func(t *testing.T) {
 		var made processed
 		h := handler.Dataflow[int]{Process: made.process, Fetch: func(context.Context, *handler.Page) ([]int, error) {

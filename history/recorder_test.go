@@ -330,6 +330,21 @@ func TestRecorder_Shutdown(t *testing.T) {
 			require.Contains(t, log.String(), `msg="history records not written before the end" records=2 error="database is away"`)
 		})
 	})
+	t.Run("does not wait for the pause after a failure, and tries once more at once", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			sink := newTestSink()
+			sink.fail = func(Batch) error { return errAway }
+			r := New(sink, Options{Logger: slog.New(slog.DiscardHandler)})
+			r.Add(runOf(0, 0, 10, Failed))
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			sink.fail = nil
+			began := time.Now()
+			shutDown(t, r)
+			require.Zero(t, time.Since(began))
+			require.Equal(t, 1, sink.failures(t))
+		})
+	})
 	t.Run("does not wait for a sink that hangs", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			sink := newTestSink()

@@ -85,6 +85,7 @@ func TestExitCodes(t *testing.T) {
 			"retry settle --fire 01:00":                {exit.NotMet, "no failed run is on record"},
 			"cancel settle --yes":                      {exit.NotMet, "no run is in progress or pending"},
 			"cancel settle":                            {exit.Usage, "not confirmed"},
+			"cancel settle --shard 0":                  {exit.Usage, "not confirmed"},
 			"forget settle":                            {exit.Usage, "not confirmed"},
 			"forget settle --yes":                      {exit.NotMet, "the job is in use"},
 			"forget nosuch --yes":                      {exit.NoJob, "unknown job"},
@@ -254,6 +255,12 @@ func TestOverride_ReadsAFile(t *testing.T) {
 		r = f.runContext(t.Context(), "override settle --file -", "shards: many\n")
 		assert.Equal(t, exit.Usage, r.code)
 		assert.Contains(t, r.err, "shards: the value has another type")
+		r = f.runContext(t.Context(), "override settle --file -", "param: [s3cret]\n")
+		assert.Equal(t, exit.Usage, r.code)
+		assert.NotContains(t, r.err, "s3cret", "parameters may be secret")
+		r = f.run("override export param= schedule=")
+		require.Equal(t, exit.OK, r.code, r.err)
+		assert.Equal(t, "overrides param of export\n", r.out, "an empty parameter is one, an empty schedule is the definition's")
 	})
 }
 

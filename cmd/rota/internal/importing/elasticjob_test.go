@@ -179,6 +179,28 @@ func TestConvertElasticJob_PassesTheShardingContext(t *testing.T) {
 	assert.Equal(t, `{"a": "{{b}}"}`, string(body))
 }
 
+func TestConvertElasticJob_PoliciesAndItemsAtTheirEdges(t *testing.T) {
+	for name, c := range map[string]struct {
+		config      string
+		trackClaims bool
+		countFailed bool
+	}{
+		"a YAML configuration without monitorExecution, which is false then": {"", true, false},
+		"neither monitorExecution nor failover":                              {"monitorExecution: false\nfailover: false", true, false},
+		"failover alone":                                                     {"monitorExecution: false\nfailover: true", true, false},
+		"monitorExecution alone":                                             {"monitorExecution: true", false, true},
+		"both":                                                               {"monitorExecution: true\nfailover: true", false, false},
+	} {
+		root := &node{}
+		root.set("a/config", "jobName: a\ncron: 0/5 * * * * ?\nshardingTotalCount: 2\nshardingItemParameters: 0=x,1=y,2=z\nprops: {script.command.line: echo}\n"+c.config)
+		d, err := convertElasticJob(root, elasticJobOptions{})
+		require.NoError(t, err, name)
+		assert.Equal(t, c.trackClaims, d.jobs[0].trackClaims, name)
+		assert.Equal(t, c.countFailed, d.jobs[0].countAsFailed, name)
+		assert.Equal(t, map[int]string{0: "x", 1: "y"}, d.jobs[0].shardParams, "items below the number of shards")
+	}
+}
+
 func TestConvertElasticJob_ReportsAllMistakes(t *testing.T) {
 	root := &node{}
 	for job, config := range map[string]string{

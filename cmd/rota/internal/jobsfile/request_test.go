@@ -33,7 +33,7 @@ func TestRequest_ReadsSecretsForEachRequest(t *testing.T) {
 	}))
 	defer server.Close()
 	token := filepath.Join(t.TempDir(), "token")
-	require.NoError(t, os.WriteFile(token, []byte("Bearer {{.Shard}}\n"), 0o600))
+	require.NoError(t, os.WriteFile(token, []byte("Bearer {{.Shard}}\r\n"), 0o600))
 	host := testHost()
 	host.LookupEnv = func(name string) (string, bool) { return "of " + name, true }
 	j := loadOne(t, fmt.Sprintf(`jobs:
