@@ -103,21 +103,46 @@ func (l *Leader) restoreRecords(ctx context.Context) error {
 // confirmDeletedPlans finds out which deleted plans are to be restored, and leaves those of jobs that an operator has
 // forgotten for dropForgotten. Forget deletes the definition, the plan and the claims of a job in one commit, and
 // instances may offer the job again before the watch delivers the deletion of the plan. Restored without the claims, the
-// plan would have its last fires claimed again. A record edit leaves a definition that is older than the deletion.
+// plan would have its last fires claimed again. A record edit leaves a definition that is older than the deletion, or claims
+// that are older than the definition, if that was deleted and restored before.
 func (l *Leader) confirmDeletedPlans(ctx context.Context) error {
 	for seg, rev := range l.deleted {
 		e, err := l.Self.Reg.Get(ctx, l.Self.Keys.Job(seg), registry.ReadOptions{Fresh: true})
 		switch {
 		case errors.Is(err, registry.ErrNotFound):
 			delete(l.View.Jobs, seg) // its watch will deliver that
-		case errors.Is(err, registry.ErrForeign) || err == nil && e.Created.Seq < rev.Seq:
-			l.logPlanEdit(seg)
-			delete(l.deleted, seg)
-		case err != nil:
+		case err != nil && !errors.Is(err, registry.ErrForeign):
 			return fmt.Errorf("read the definition of a deleted plan: %w", err)
+		default:
+			edited := err != nil || e.Created.Seq < rev.Seq
+			if !edited {
+				if edited, err = l.hasClaimsBefore(ctx, seg, e.Created); err != nil {
+					return fmt.Errorf("read the claims of a deleted plan: %w", err)
+				}
+			}
+			if edited {
+				l.logPlanEdit(seg)
+				delete(l.deleted, seg)
+			}
 		}
 	}
 	return nil
+}
+
+// hasClaimsBefore reports whether an owner's claims of a plan's job are older than rev.
+func (l *Leader) hasClaimsBefore(ctx context.Context, segment string, rev registry.Rev) (bool, error) {
+	plan := l.View.Plans[segment].Plan
+	for _, inc := range slices.Sorted(maps.Keys(plan.Owners)) {
+		e, err := l.Self.Reg.Get(ctx, l.Self.Keys.Claims(inc, plan.Job), registry.ReadOptions{Fresh: true})
+		switch {
+		case errors.Is(err, registry.ErrNotFound), errors.Is(err, registry.ErrForeign):
+		case err != nil:
+			return false, err
+		case e.Created.Seq < rev.Seq:
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // dropForgotten drops the plans of forgotten jobs from the view. Until then, restoreDefinitions takes missing definitions

@@ -20,7 +20,13 @@ func TestRestore_Plan(t *testing.T) {
 	for what, act := range map[string]func(g *membertest.Group, old string){
 		"that was deleted":                  func(g *membertest.Group, _ string) { g.RemoveRecord(plan(g)) },
 		"that was overwritten with garbage": func(g *membertest.Group, _ string) { g.PutRecord(plan(g), "spoilt") },
-		"that was rolled back":              func(g *membertest.Group, old string) { g.PutRecord(plan(g), old) },
+		"that was deleted after its definition was deleted and restored": func(g *membertest.Group, _ string) {
+			membertest.SleepToMinute(2) // so that there are claims to lose
+			g.RemoveRecord(g.Keys.Job("job"))
+			time.Sleep(time.Second)
+			g.RemoveRecord(plan(g))
+		},
+		"that was rolled back": func(g *membertest.Group, old string) { g.PutRecord(plan(g), old) },
 		"whose owners are absurd": func(g *membertest.Group, old string) {
 			g.PutRecord(plan(g), strings.Replace(old, `"owners":{`, `"owners":{"":"5000","x":"",`, 1))
 		},
