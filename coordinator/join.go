@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"sync"
 	"time"
@@ -188,13 +189,21 @@ type ownWork struct {
 func (o *ownWork) Compile(json.RawMessage) (due.Program, error) { return always{}, nil }
 
 // Start is described in Work.
-func (o *ownWork) Start(ctx context.Context, r claimer.Run, done func(error)) {
+func (o *ownWork) Start(ctx context.Context, r claimer.Run, shards iter.Seq[int], done func(shard int, err error)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.ended != nil { // Join may have returned already, and must not leave a call behind
-		done(o.ended)
-		return
+	for shard := range shards {
+		if o.ended != nil { // Join may have returned already, and must not leave a call behind
+			done(shard, o.ended)
+			continue
+		}
+		r.Shard = shard
+		o.startLocked(ctx, r, done)
 	}
+}
+
+// startLocked calls the function of one shard. The caller holds o.mu.
+func (o *ownWork) startLocked(ctx context.Context, r claimer.Run, done func(shard int, err error)) {
 	t := NewOwnership(ctx, o.reg, r.Session, o.keys.Data(ownedJob, r.Shard))
 	ctx, end := context.WithCancelCause(ctx)
 	o.calls[r.Shard] = end
@@ -203,7 +212,7 @@ func (o *ownWork) Start(ctx context.Context, r claimer.Run, done func(error)) {
 		defer func() {
 			end(nil)
 			t.Close() // before another instance may own the shard
-			done(err)
+			done(r.Shard, err)
 		}()
 		err = contain.Call("Own", func() error { return o.own(ctx, Owned{r.Shard, r.Shards, r.Fence, t}) })
 		if err == nil {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -255,7 +256,7 @@ func TestJoin(t *testing.T) {
 		}
 		o.endCalls(errEnough)
 		done := make(chan error, 1)
-		o.Start(t.Context(), claimer.Run{}, func(err error) { done <- err })
+		o.Start(t.Context(), claimer.Run{}, slices.Values([]int{0}), func(_ int, err error) { done <- err })
 		assert.ErrorIs(t, <-done, errEnough)
 	})
 	holding(t, "has nobody own what is disabled, and calls again for it when it no longer is", func(t *testing.T, h *holders) {

@@ -5,23 +5,43 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/internal/record"
 )
 
-// claimedRun is a claimed run until its end. It is one allocation, since thousands of shards may have a run at one instant.
-type claimedRun struct {
-	e       *Executor
-	claim   coordinator.Run
-	program *program
-	done    func(error) // of coordinator.Work
-	task    task
-	signal  yieldSignal
-	gate    gate
-	items   itemCounts
+// claim is what the runs of one claim have in common. It does not change.
+type claim struct {
+	coordinator.Run // without its Shard
+	e               *Executor
+	program         *program
+	names           record.RunNames
+	done            func(shard int, err error) // of coordinator.Work
+}
 
-	handler runningHandler // zero unless the handler has been called and has not returned; guarded by claimedRuns.mu
+// startDelay returns how long the run of a shard waits until its instant of Schedule.Spread, from now.
+func (c *claim) startDelay(shard int, now time.Time) time.Duration {
+	if c.program.spread == 0 || c.Trigger > 0 {
+		return 0
+	}
+	offset := spreadOffset(c.Job, shard, c.program.spread)
+	return min(c.Fire.Add(offset).Sub(now), offset)
+}
+
+// claimedRun is a claimed run until its end. It is one small allocation, since thousands of shards may have a run at one
+// instant.
+type claimedRun struct {
+	claim  *claim
+	task   task
+	signal yieldSignal
+	gate   gate
+	items  itemCounts
+	queued bool // it waited for a worker; set before the handler is called
+
+	called   time.Time // when the handler was called, zero before that; guarded by claimedRuns.mu
+	returned atomic.Bool
 }
 
 // runningHandler is a run whose handler has been called and has not returned.
@@ -30,28 +50,39 @@ type runningHandler struct {
 	began time.Time
 }
 
+// isRunning reports whether the handler has been called and has not returned. The caller holds claimedRuns.mu.
+func (c *claimedRun) isRunning() bool { return !c.called.IsZero() && !c.returned.Load() }
+
+// newRun returns another Run of c, since the handler may change the one that it was given.
+func (c *claimedRun) newRun() *Run {
+	r := c.claim.newRun(c.task.shard)
+	r.items = &c.items
+	if c.queued && r.Reason == Scheduled {
+		r.Reason = Queued
+	}
+	return r
+}
+
 // run runs the handler, in a worker of the pool.
 func (c *claimedRun) run() { reportResult(c.callHandler, c.reportEnd) }
 
 // endUnbegun ends a run whose handler was not called.
 func (c *claimedRun) endUnbegun(err error) {
 	ctx := c.task.ctx
-	c.e.observeEnded(ctx, c.e.newRun(c.program, &c.claim), time.Time{}, outcomeOf(ctx, c.program, err), err)
+	c.observeEnded(ctx, time.Time{}, outcomeOf(ctx, c.claim.program, err), err)
 	c.reportEnd(err)
 }
 
 // reportEnd reports the end of the run to the coordinator.
 func (c *claimedRun) reportEnd(err error) {
-	c.e.claimed.remove(c)
-	c.done(err)
+	c.claim.e.claimed.remove(c)
+	c.claim.done(c.task.shard, err)
 }
 
 // callHandler calls the handler, unless it may not be called any more, and returns the result to report.
 func (c *claimedRun) callHandler() error {
-	p, r, began := c.program, c.e.newRun(c.program, &c.claim), time.Now()
-	if r.Reason == Scheduled && began.Sub(c.task.added) > misfireGrace {
-		r.Reason = Queued
-	}
+	p, began := c.claim.program, time.Now()
+	c.queued = began.Sub(c.task.added) > misfireGrace
 	defer c.gate.close()
 	ctx, end := context.WithCancelCause(c.task.ctx)
 	defer end(nil)
@@ -62,49 +93,51 @@ func (c *claimedRun) callHandler() error {
 		defer cancel()
 	}
 	c.gate.ctx, c.gate.run = ctx, c
-	r.gate, r.signal, r.log, r.items = &c.gate, &c.signal, c.e.log, &c.items
-	h, err := c.begin(ctx, runningHandler{r, began})
+	h, err := c.begin(ctx, began)
 	if err != nil {
-		c.e.observeEnded(ctx, r, time.Time{}, outcomeOf(ctx, p, err), err)
+		c.observeEnded(ctx, time.Time{}, outcomeOf(ctx, p, err), err)
 		return err
 	}
-	return c.runHandler(ctx, h, r, began)
+	return c.runHandler(ctx, h, began)
 }
 
 // begin returns the handler, and records that it is about to be called.
-func (c *claimedRun) begin(ctx context.Context, running runningHandler) (Handler, error) {
-	job, ok := c.e.findJob(c.claim.Job)
+func (c *claimedRun) begin(ctx context.Context, began time.Time) (Handler, error) {
+	job, ok := c.claim.e.findJob(c.claim.Job)
 	switch {
 	case !ok:
 		return nil, fmt.Errorf("run %q: %w", c.claim.Job, ErrUnknownJob)
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx) // the run waited until its session was lost or the next fire was due
-	case !c.e.claimed.handlerStarts(c, running):
+	case !c.claim.e.claimed.handlerStarts(c, began):
 		return nil, errNotBegun
 	}
 	return job.Handler, nil
 }
 
 // runHandler calls h, reports its begin and its end, and returns the result to report.
-func (c *claimedRun) runHandler(ctx context.Context, h Handler, r *Run, began time.Time) (err error) {
-	e, p := c.e, c.program
-	defer e.claimed.handlerReturned(c)
+func (c *claimedRun) runHandler(ctx context.Context, h Handler, began time.Time) (err error) {
+	e, p := c.claim.e, c.claim.program
+	defer c.returned.Store(true)
 	if p.always {
 		c.signal.setDaemon()
 	}
 	if p.Timeout > 0 {
-		defer e.runs.watchTimeout(r, time.Duration(p.Timeout))()
+		defer e.runs.watchTimeout(c.newRun(), time.Duration(p.Timeout))()
 	}
-	e.observeBegun(r)
+	c.observeBegun()
 	err = errGoexit
 	defer func() {
 		how := outcomeOf(ctx, p, err)
-		e.runs.logEnd(r, began, how, err)
-		e.observeEnded(ctx, r, began, how, err)
+		if e.runs.logs(how) {
+			e.runs.logEnd(c.newRun(), began, how, err)
+		}
+		c.observeEnded(ctx, began, how, err)
 	}()
-	handed := *r // the handler may change its Run; what is decided, logged and observed rests on r
-	if err = p.yieldError(ctx, &c.signal, handBackError(ctx, callHandler(ctx, h, &handed))); err != nil {
-		err = p.retryError(ctx, r, time.Since(began), err)
+	r := c.newRun()
+	r.gate, r.signal, r.log = &c.gate, &c.signal, e.log
+	if err = p.yieldError(ctx, &c.signal, handBackError(ctx, callHandler(ctx, h, r))); err != nil {
+		err = p.retryError(ctx, c.newRun(), time.Since(began), err)
 	}
 	return err
 }
@@ -128,32 +161,34 @@ type claimedRuns struct {
 // manyRuns is the size of the lists beyond which they are not kept for the next fire.
 const manyRuns = 1000
 
-// add adds a run that was claimed.
-func (a *claimedRuns) add(c *claimedRun) {
+// add adds the runs of a claim.
+func (a *claimedRuns) add(c *claim, runs []*claimedRun) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.closing {
-		c.signal.ask(ErrDraining)
-	}
-	runs := a.of[c.claim.Job]
-	if c.claim.Shard >= len(runs) {
-		longer := make([]*claimedRun, max(c.claim.Shards, c.claim.Shard+1))
-		a.size += len(longer) - copy(longer, runs)
-		runs = longer
+	all := a.of[c.Job]
+	if c.Shards > len(all) {
+		longer := make([]*claimedRun, c.Shards)
+		a.size += len(longer) - copy(longer, all)
+		all = longer
 		if a.of == nil {
 			a.of = map[string][]*claimedRun{}
 		}
-		a.of[c.claim.Job] = runs
+		a.of[c.Job] = all
 	}
-	runs[c.claim.Shard] = c
-	a.count++
+	for _, r := range runs {
+		if a.closing {
+			r.signal.ask(ErrDraining)
+		}
+		all[r.task.shard] = r
+	}
+	a.count += len(runs)
 }
 
 // remove forgets a run that has ended.
 func (a *claimedRuns) remove(c *claimedRun) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.of[c.claim.Job][c.claim.Shard] = nil
+	a.of[c.claim.Job][c.task.shard] = nil
 	if a.count--; a.count == 0 && a.size > manyRuns {
 		a.of, a.size = nil, 0
 	}
@@ -211,21 +246,14 @@ func (a *claimedRuns) askAll() {
 
 // handlerStarts records that the handler of a run is about to be called. It reports false if no handler may be called any
 // more.
-func (a *claimedRuns) handlerStarts(c *claimedRun, h runningHandler) bool {
+func (a *claimedRuns) handlerStarts(c *claimedRun, at time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed != nil {
 		return false
 	}
-	c.handler = h
+	c.called = at
 	return true
-}
-
-// handlerReturned records that the handler of a run has returned.
-func (a *claimedRuns) handlerReturned(c *claimedRun) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	c.handler = runningHandler{}
 }
 
 // cancelAll ends the contexts of all runs whose handlers have been called, with cause. No handler is called any more.
@@ -234,7 +262,7 @@ func (a *claimedRuns) cancelAll(cause error) {
 	defer a.mu.Unlock()
 	a.closed = cause
 	for c := range a.all() {
-		if c.handler.run != nil {
+		if c.isRunning() {
 			c.signal.endContext(cause)
 		}
 	}
@@ -246,8 +274,8 @@ func (a *claimedRuns) runningHandlers() []runningHandler {
 	defer a.mu.Unlock()
 	var out []runningHandler
 	for c := range a.all() {
-		if c.handler.run != nil {
-			out = append(out, c.handler)
+		if c.isRunning() {
+			out = append(out, runningHandler{c.newRun(), c.called})
 		}
 	}
 	return out

@@ -56,9 +56,9 @@ func (d *delays) waitingByJob() map[string]Waiting {
 	return out
 }
 
-// addDelayed queues t after a delay. A draining process delays nothing: it hands t back, or queues
+// addDelayed queues t after its delay. A draining process delays nothing: it hands t back, or queues
 // it if it cannot be handed back.
-func (p *pool) addDelayed(t *task, delay time.Duration) {
+func (p *pool) addDelayed(t *task) {
 	p.mu.Lock()
 	end := func() {}
 	switch {
@@ -67,7 +67,7 @@ func (p *pool) addDelayed(t *task, delay time.Duration) {
 	case p.delays.over:
 		end = p.endDelayLocked(t)
 	default:
-		t.delay, t.begin = delay, time.Now().Add(delay)
+		t.begin = time.Now().Add(t.delay)
 		p.delays.push(t)
 		p.setTimerLocked()
 		if p.delays.session != t.ctx {

@@ -32,32 +32,34 @@ func observe[E any](q *observers, callback func(*Observer) func(E), event func()
 	})
 }
 
-// observeClaimed reports that a run was claimed.
-func (e *Executor) observeClaimed(p *program, c *coordinator.Run, at time.Time) {
+// observeClaimed reports that the run of a shard was claimed.
+func (e *Executor) observeClaimed(c *claim, shard int, at time.Time) {
 	if e.observers.isEmpty() {
 		return
 	}
-	run := *c
 	observe(&e.observers, func(o *Observer) func(RunClaimed) { return o.RunClaimed }, func() RunClaimed {
-		return RunClaimed{Run: e.newRun(p, &run).Info(), At: at.UTC()}
+		return RunClaimed{Run: c.newRun(shard).Info(), At: at.UTC()}
 	})
 }
 
 // observeBegun reports that the handler of a run is about to be called.
-func (e *Executor) observeBegun(r *Run) {
+func (c *claimedRun) observeBegun() {
+	e := c.claim.e
 	if e.observers.isEmpty() {
 		return
 	}
-	at := e.clock().UTC()
+	r, at := c.newRun(), e.clock().UTC()
 	observe(&e.observers, func(o *Observer) func(RunBegun) { return o.RunBegun }, func() RunBegun { return RunBegun{r.Info(), at} })
 }
 
 // observeEnded reports the end of a run with context ctx. Began is when its handler was called, zero
 // if it was not.
-func (e *Executor) observeEnded(ctx context.Context, r *Run, began time.Time, how outcome, err error) {
+func (c *claimedRun) observeEnded(ctx context.Context, began time.Time, how outcome, err error) {
+	e := c.claim.e
 	if e.observers.isEmpty() {
 		return
 	}
+	r := c.newRun()
 	retry, retried := asRetry(err)
 	if retried {
 		err = retry.Err
@@ -165,9 +167,10 @@ func (e *Executor) queueCrashed(l coordinator.CrashedEvent) {
 		if o.RunCrashed == nil {
 			return
 		}
+		fire := l.Runs.Fire.Time()
+		names := record.NewRunNames(e.namespace, e.group, l.Job, fire, l.RunOf, l.Runs.Attempt)
 		for s := range l.Runs.Shards.All() {
-			fire := l.Runs.Fire.Time()
-			id, key := record.RunID(e.namespace, e.group, l.Job, s, fire, l.RunOf, l.Runs.Attempt)
+			id, key := names.Of(s)
 			o.RunCrashed(RunCrashed{Run: RunInfo{
 				ID: id, Key: key, Namespace: e.namespace, Group: e.group, Job: l.Job, Instance: l.Instance, Shard: s, FireTime: fire, Attempt: l.Runs.Attempt, Trigger: l.Runs.Trigger,
 			}, At: at, Rerun: l.Rerun})

@@ -12,13 +12,14 @@ import (
 
 func TestObservers_CostNothingIfThereAreNone(t *testing.T) {
 	e := &Executor{clock: time.Now}
-	p, c, r := &program{}, &coordinator.Run{Job: "job"}, &Run{ID: "job"}
+	c := &claim{Run: coordinator.Run{Job: "job"}, e: e, program: &program{}}
+	r := &claimedRun{claim: c}
 	events := e.memberEvents()
 	ctx, at := context.Background(), time.Now()
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
-		e.observeClaimed(p, c, at)
-		e.observeBegun(r)
-		e.observeEnded(ctx, r, at, runSucceeded, nil)
+		e.observeClaimed(c, 0, at)
+		r.observeBegun()
+		r.observeEnded(ctx, at, runSucceeded, nil)
 		events.Shards(coordinator.ShardsEvent{Job: "job"})
 		events.Skipped(coordinator.SkippedEvent{Job: "job"})
 		events.Crashed(coordinator.CrashedEvent{Job: "job"})

@@ -83,7 +83,7 @@ func TestPool_GoexitIsAnErrorOfTheRunAndNoOther(t *testing.T) {
 		p := &pool{queue: queue{bound: 1}}
 		var errs []error
 		for _, h := range []Handler{exit, fine, exit, fine} {
-			p.add(&task{do: func() {
+			p.addTask(&task{do: func() {
 				reportResult(func() error { return callHandler(t.Context(), h, &Run{}) }, func(err error) { errs = append(errs, err) })
 			}})
 		}

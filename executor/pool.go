@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"iter"
 	"sync"
 	"time"
 )
@@ -18,18 +19,37 @@ type pool struct {
 	quiet chan struct{} // closed when nothing waits or runs; nil without a caller of idle
 }
 
-// add queues t, which runs as soon as the bounds permit.
-func (p *pool) add(t *task) {
+// add queues tasks, which run as soon as the bounds permit.
+func (p *pool) add(tasks iter.Seq[*task]) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.addLocked(t)
+	for t := range tasks {
+		p.queue.add(t)
+	}
+	p.mu.Unlock()
+	p.startTasks()
 }
 
-// addLocked is add. The caller holds p.mu.
-func (p *pool) addLocked(t *task) {
-	if t.added.IsZero() {
-		t.added = time.Now()
+// startTasks starts all tasks that may run. Workers that have ended a short task meanwhile continue with the next one, so
+// that many short tasks need few goroutines.
+func (p *pool) startTasks() {
+	for t := p.startTask(); t != nil; t = p.startTask() {
+		go p.worker(t)
 	}
+}
+
+// startTask counts the next task as running and returns it, nil if none may run.
+func (p *pool) startTask() *task {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := p.queue.startNext()
+	if t == nil {
+		p.watchLocked()
+	}
+	return t
+}
+
+// addLocked queues t, and starts it if the bounds permit. The caller holds p.mu.
+func (p *pool) addLocked(t *task) {
 	p.queue.add(t)
 	p.startTasksLocked()
 }
@@ -47,6 +67,11 @@ func (p *pool) startTasksLocked() {
 	for t := p.queue.startNext(); t != nil; t = p.queue.startNext() {
 		go p.worker(t)
 	}
+	p.watchLocked()
+}
+
+// watchLocked sets the timer of the alarm if tasks wait. The caller holds p.mu.
+func (p *pool) watchLocked() {
 	if p.queue.waiting > 0 && !p.watched && p.alarm != nil {
 		p.watched = true
 		time.AfterFunc(longWait, p.alarm)
@@ -88,8 +113,8 @@ func (p *pool) closeQuietLocked() {
 	}
 }
 
-// isQuietLocked reports whether nothing waits or runs. If nothing runs, nothing waits for a worker.
-func (p *pool) isQuietLocked() bool { return p.queue.running == 0 && len(p.delays.tasks) == 0 }
+// isQuietLocked reports whether nothing waits or runs.
+func (p *pool) isQuietLocked() bool { return p.queue.running+p.queue.waiting+len(p.delays.tasks) == 0 }
 
 // watchAgain calls the alarm after d. If no task waits and no report is open, it instead
 // waits for the next task that must wait.

@@ -22,9 +22,11 @@ func BenchmarkPool(b *testing.B) {
 				}
 				fire := time.Now()
 				for b.Loop() {
-					for i := range tasks {
-						p.add(&task{job: names[i%jobs], fire: fire, do: func() {}})
-					}
+					p.add(func(yield func(*task) bool) {
+						for i := range tasks {
+							yield(&task{job: names[i%jobs], fire: fire, do: func() {}})
+						}
+					})
 					<-p.idle()
 				}
 			})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,6 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// addTask queues one task.
+func (p *pool) addTask(t *task) { p.add(slices.Values([]*task{t})) }
+
 func TestPool(t *testing.T) {
 	bubbled := func(name string, f func(t *testing.T)) {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
@@ -25,7 +29,7 @@ func TestPool(t *testing.T) {
 		p.setBound("job", 16)
 		var running, most, all atomic.Int32
 		for i := range 10_000 {
-			p.add(&task{job: "job", shard: i, do: func() {
+			p.addTask(&task{job: "job", shard: i, do: func() {
 				n := running.Add(1)
 				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 				}
@@ -48,7 +52,7 @@ func TestPool(t *testing.T) {
 		var running atomic.Int32
 		end := make(chan struct{})
 		for range 8 {
-			p.add(&task{job: "job", do: func() { running.Add(1); <-end }})
+			p.addTask(&task{job: "job", do: func() { running.Add(1); <-end }})
 		}
 		synctest.Wait()
 		assert.EqualValues(t, 1, running.Load())
@@ -62,7 +66,7 @@ func TestPool(t *testing.T) {
 	bubbled("is idle only when nothing waits either", func(t *testing.T) {
 		p := pool{queue: queue{bound: 1}}
 		for range 3 {
-			p.add(&task{job: "job", do: func() { time.Sleep(time.Minute) }})
+			p.addTask(&task{job: "job", do: func() { time.Sleep(time.Minute) }})
 		}
 		began := time.Now()
 		<-p.idle()
@@ -79,8 +83,8 @@ func TestPool(t *testing.T) {
 			p.watchAgain(20*time.Second, number == 2)
 		}
 		wait := func(d time.Duration) {
-			p.add(&task{job: "job", do: func() { time.Sleep(d) }})
-			p.add(&task{job: "job", do: func() {}})
+			p.addTask(&task{job: "job", do: func() { time.Sleep(d) }})
+			p.addTask(&task{job: "job", do: func() {}})
 		}
 		wait(15 * time.Second)
 		assert.Equal(t, 10*time.Second, <-calls, "a task waits")
@@ -97,7 +101,7 @@ func TestPool(t *testing.T) {
 	bubbled("has no goroutine at rest", func(t *testing.T) {
 		p := pool{alarm: func() {}}
 		for i := range 100 {
-			p.add(&task{job: fmt.Sprint(i % 7), do: func() { time.Sleep(time.Second) }})
+			p.addTask(&task{job: fmt.Sprint(i % 7), do: func() { time.Sleep(time.Second) }})
 		}
 		<-p.idle()
 		synctest.Wait()
@@ -133,7 +137,7 @@ func TestPool_UnderStress(t *testing.T) {
 						}
 						return nil
 					})
-					p.add(&task{job: job, fire: at(rng.IntN(10)), do: func() {
+					p.addTask(&task{job: job, fire: at(rng.IntN(10)), do: func() {
 						if n := running.Add(1); p.queue.bound > 0 {
 							assert.LessOrEqual(t, int(n), p.queue.bound, "seed %d", seed)
 						}

@@ -32,7 +32,8 @@ func TestRun_PrintsAsOneLine(t *testing.T) {
 
 func TestRun_ShardKeyIsTheBeginningOfKey(t *testing.T) {
 	r := Run{Namespace: "a/b", Group: "blue", Job: "run all", Shard: 3}
-	_, key := record.RunID(r.Namespace, r.Group, r.Job, r.Shard, time.Now(), record.RunOf{}, 1)
+	names := record.NewRunNames(r.Namespace, r.Group, r.Job, time.Now(), record.RunOf{}, 1)
+	_, key := names.Of(r.Shard)
 	assert.Equal(t, "a~2fb/blue/run~20all/3", r.ShardKey())
 	assert.True(t, strings.HasPrefix(key, r.ShardKey()+"/"))
 }

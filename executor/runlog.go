@@ -98,11 +98,13 @@ type burst struct {
 	err   error  // of the last
 }
 
+// logs reports whether runs with an outcome are logged.
+func (l *runLog) logs(how outcome) bool {
+	return l.log.Enabled(context.Background(), outcomes[how].level)
+}
+
 // logEnd logs the end of a run whose handler was called at an instant.
 func (l *runLog) logEnd(r *Run, began time.Time, how outcome, err error) {
-	if !l.log.Enabled(context.Background(), outcomes[how].level) {
-		return
-	}
 	attrs := []slog.Attr{slog.Int("attempt", r.Attempt), slog.Duration("took", time.Since(began).Round(time.Microsecond))}
 	if retry, ok := asRetry(err); ok {
 		attrs = append(attrs, slog.Duration("retry_in", retry.In.Round(time.Millisecond)))
@@ -116,7 +118,7 @@ func (l *runLog) logEnd(r *Run, began time.Time, how outcome, err error) {
 // logOrCount logs a run in full, or counts it.
 func (l *runLog) logOrCount(r *Run, how outcome, err error, attrs ...slog.Attr) {
 	ctx, o := context.Background(), outcomes[how]
-	if !l.log.Enabled(ctx, o.level) || o.more != "" && !l.beginsInterval(r, how, err) {
+	if !l.logs(how) || o.more != "" && !l.beginsInterval(r, how, err) {
 		return
 	}
 	attrs = append([]slog.Attr{slog.String("job", r.Job), slog.String("run", r.ID)}, attrs...)

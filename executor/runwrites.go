@@ -110,8 +110,8 @@ func (g *gate) ownership() *coordinator.Ownership {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.owned == nil {
-		e, c := g.run.e, &g.run.claim
-		g.owned = coordinator.NewOwnership(g.run.task.ctx, e.reg, c.Session, e.keys.Data(record.Segment(c.Job), c.Shard))
+		e, c := g.run.claim.e, g.run.claim
+		g.owned = coordinator.NewOwnership(g.run.task.ctx, e.reg, c.Session, e.keys.Data(record.Segment(c.Job), g.run.task.shard))
 		if g.closed {
 			g.owned.Close()
 		}

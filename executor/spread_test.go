@@ -102,8 +102,8 @@ func TestPool_Delays(t *testing.T) {
 		}
 		p.addDelayed(&task{
 			job: "job", shard: shard, fire: at(1), ctx: ctx, end: end, handsBack: handsBack,
-			do: func() { time.Sleep(100 * time.Millisecond); end(nil) },
-		}, time.Duration(shard)*time.Second)
+			do: func() { time.Sleep(100 * time.Millisecond); end(nil) }, delay: time.Duration(shard) * time.Second,
+		})
 	}
 	bubbled := func(name string, f func(t *testing.T, p *delayed)) {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { f(t, &delayed{}) }) })
@@ -121,8 +121,8 @@ func TestPool_Delays(t *testing.T) {
 	})
 	bubbled("have tasks wait for a worker from their instants on, not from their claims", func(t *testing.T, p *delayed) {
 		claimed := time.Now()
-		waits := &task{job: "job", ctx: t.Context(), since: claimed, do: func() {}, end: func(error) {}}
-		p.addDelayed(waits, time.Hour)
+		waits := &task{job: "job", ctx: t.Context(), since: claimed, do: func() {}, end: func(error) {}, delay: time.Hour}
+		p.addDelayed(waits)
 		assert.Equal(t, claimed.UTC(), p.delayedByJob()["job"].Since)
 		time.Sleep(time.Hour)
 		synctest.Wait()

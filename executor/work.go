@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/rota-dev/rota/coordinator"
@@ -70,34 +71,43 @@ func (p *program) SkipDue(last, until, now time.Time) coordinator.Due {
 }
 
 // Start is described in coordinator.Work.
-func (w work) Start(ctx context.Context, c coordinator.Run, done func(error)) {
-	added, p := time.Now(), c.Program.(*program) // made by Compile
+func (w work) Start(ctx context.Context, r coordinator.Run, shards iter.Seq[int], done func(shard int, err error)) {
+	added, p := time.Now(), r.Program.(*program) // made by Compile
 	now := added
 	if w.opts.Clock != nil {
 		now = w.clock()
 	}
-	w.observeClaimed(p, &c, now)
-	r := &claimedRun{
-		e: w.Executor, claim: c, program: p, done: done,
-		task: task{job: c.Job, shard: c.Shard, fire: c.Fire, since: now, added: added, ctx: ctx, handsBack: p.handsBack()},
+	names := record.NewRunNames(w.namespace, w.group, r.Job, r.Fire, r.RunOf, r.Attempt)
+	c := &claim{Run: r, e: w.Executor, program: p, names: names, done: done}
+	var runs []*claimedRun
+	for shard := range shards {
+		w.observeClaimed(c, shard, now)
+		runs = append(runs, &claimedRun{claim: c, task: task{
+			job: c.Job, shard: shard, fire: c.Fire, since: now, added: added, ctx: ctx, handsBack: p.handsBack(), delay: c.startDelay(shard, now),
+		}})
 	}
-	r.task.do = r.run
-	w.claimed.add(r)
-	if delay := p.startDelay(&c, now); delay > 0 {
-		r.task.end = r.endUnbegun
-		w.pool.addDelayed(&r.task, delay)
-	} else {
-		w.pool.add(&r.task)
+	w.claimed.add(c, runs)
+	w.pool.add(undelayed(runs))
+	for _, r := range runs {
+		if r.task.delay > 0 {
+			r.task.do, r.task.end = r.run, r.endUnbegun
+			w.pool.addDelayed(&r.task)
+		}
 	}
 }
 
-// startDelay returns how long a claimed run waits until its instant of Schedule.Spread.
-func (p *program) startDelay(c *coordinator.Run, now time.Time) time.Duration {
-	if p.spread == 0 || c.Trigger > 0 {
-		return 0
+// undelayed returns the tasks of the runs that may begin at once.
+func undelayed(runs []*claimedRun) iter.Seq[*task] {
+	return func(yield func(*task) bool) {
+		for _, r := range runs {
+			if r.task.delay > 0 {
+				continue
+			}
+			if r.task.do = r.run; !yield(&r.task) {
+				return
+			}
+		}
 	}
-	offset := spreadOffset(c.Job, c.Shard, p.spread)
-	return min(c.Fire.Add(offset).Sub(now), offset)
 }
 
 // handsBack reports whether a run that did not end is made again.
@@ -117,11 +127,13 @@ func handBackError(ctx context.Context, err error) error {
 	return err
 }
 
-func (e *Executor) newRun(p *program, c *coordinator.Run) *Run {
-	id, key := record.RunID(e.namespace, e.group, c.Job, c.Shard, c.Fire, c.RunOf, c.Attempt)
+// newRun returns the run of a shard.
+func (c *claim) newRun(shard int) *Run {
+	e, p := c.e, c.program
+	id, key := c.names.Of(shard)
 	r := &Run{
 		ID: id, Key: key, Namespace: e.namespace, Group: e.group, Job: c.Job, Instance: e.member.Instance(),
-		Shard: c.Shard, Shards: c.Shards, Targets: c.Targets, Param: p.Param, ShardParam: p.ShardParams[c.Shard],
+		Shard: shard, Shards: c.Shards, Targets: c.Targets, Param: p.Param, ShardParam: p.ShardParams[shard],
 		FireTime: c.Fire, Attempt: c.Attempt, Retries: c.Retries, Trigger: c.Trigger, Fence: c.Fence,
 	}
 	if c.Param != "" {

@@ -323,7 +323,8 @@ func (b *model) running(job string) []string {
 // runID returns executor.Run.ID.
 func (j *jobModel) runID(shard int, r record.Ref) string {
 	namespace, group := j.group.keys.Names()
-	id, _ := record.RunID(namespace, group, j.name, shard, r.Fire.Time(), j.plan.RunOf(r), r.Attempt)
+	names := record.NewRunNames(namespace, group, j.name, r.Fire.Time(), j.plan.RunOf(r), r.Attempt)
+	id, _ := names.Of(shard)
 	return id
 }
 

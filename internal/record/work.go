@@ -17,10 +17,15 @@ const maxRunKeySegment = 60
 
 // AppendShardKey appends executor.Run.ShardKey. No two shards have the same key: segments contain no slash.
 func AppendShardKey(b []byte, namespace, group, job string, shard int) []byte {
-	for _, name := range []string{namespace, group, job} {
+	return strconv.AppendInt(appendNames(b, namespace, group, job), int64(shard), 10)
+}
+
+// appendNames appends NAMESPACE/GROUP/JOB/ to b.
+func appendNames(b []byte, names ...string) []byte {
+	for _, name := range names {
 		b = append(appendSegment(b, name, maxRunKeySegment), '/')
 	}
-	return strconv.AppendInt(b, int64(shard), 10)
+	return b
 }
 
 // WorkName returns the last segment of the key of a scheduled fire's run.
@@ -48,22 +53,38 @@ func (p *Plan) RunOf(r Ref) RunOf {
 	return RunOf{}
 }
 
-// RunID returns executor.Run.ID and executor.Run.Key.
-func RunID(namespace, group, job string, shard int, fire time.Time, of RunOf, attempt int) (id, key string) {
+// RunNames makes the IDs and keys of the runs of one attempt, which differ in the shard.
+type RunNames struct {
+	before, after string // of the number of the shard in the ID
+	work          int    // the length of the key's part of after
+}
+
+// NewRunNames returns the names of the runs of an attempt at a fire or trigger.
+func NewRunNames(namespace, group, job string, fire time.Time, of RunOf, attempt int) RunNames {
 	var room [256]byte
-	b := append(AppendShardKey(room[:0], namespace, group, job, shard), '/')
+	before := string(appendNames(room[:0], namespace, group, job))
+	b := append(room[:0], '/')
 	if of.Work != "" {
 		b = append(b, of.Work...)
 	} else {
 		b = fire.UTC().AppendFormat(b, time.RFC3339Nano)
 	}
-	end := len(b)
+	work := len(b)
 	if !strings.HasSuffix(of.Work, of.Trigger) {
 		b = append(append(b, '/'), of.Trigger...)
 	}
 	b = append(b, '/')
 	b = strconv.AppendInt(b, int64(attempt), 10)
-	id = string(b)
+	return RunNames{before, string(b), work}
+}
+
+// Of returns executor.Run.ID and executor.Run.Key of the run of a shard.
+func (n *RunNames) Of(shard int) (id, key string) {
+	var room [512]byte
+	b := append(room[:0], n.before...)
+	b = strconv.AppendInt(b, int64(shard), 10)
+	end := len(b) + n.work
+	id = string(append(b, n.after...))
 	return id, id[:end]
 }
 

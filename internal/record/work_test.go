@@ -14,7 +14,7 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-func TestRunID(t *testing.T) {
+func TestRunNames(t *testing.T) {
 	const fire = record.Instant(1_777_950_000_250_000_000) // 2026-05-05T03:00:00.25Z
 	for name, c := range map[string]struct {
 		trigger *record.Trigger
@@ -39,7 +39,8 @@ func TestRunID(t *testing.T) {
 			if c.trigger != nil {
 				p.Triggers, r.Trigger = []record.Trigger{*c.trigger}, c.trigger.Number
 			}
-			id, key := record.RunID("ns", "default", "tick", 2, fire.Time().In(time.FixedZone("", 3600)), p.RunOf(r), c.attempt)
+			names := record.NewRunNames("ns", "default", "tick", fire.Time().In(time.FixedZone("", 3600)), p.RunOf(r), c.attempt)
+			id, key := names.Of(2)
 			assert.Equal(t, c.id, id)
 			assert.Equal(t, c.key, key)
 		})
@@ -60,7 +61,8 @@ func TestRunID_IsInjective(t *testing.T) {
 		for _, group := range nasty {
 			for _, job := range nasty {
 				for _, shard := range []int{0, 10} {
-					_, key := record.RunID(namespace, group, job, shard, time.Unix(1, 0), record.RunOf{}, 1)
+					names := record.NewRunNames(namespace, group, job, time.Unix(1, 0), record.RunOf{}, 1)
+					_, key := names.Of(shard)
 					of := fmt.Sprintf("%q %q %q %d", namespace, group, job, shard)
 					if other, ok := seen[key]; ok {
 						require.Failf(t, "one key", "%s: %s and %s", key, of, other)
@@ -85,7 +87,8 @@ func TestRunID_KeyIsBounded(t *testing.T) {
 			tr.Number, tr.Token = math.MaxUint64, record.NewToken()
 			name := strings.Repeat(name, 100)
 			of := record.RunOf{Trigger: tr.Name(), Work: tr.WorkName()}
-			_, key := record.RunID(name, name, name, record.MaxShards-1, longest.Time(), of, math.MaxInt)
+			names := record.NewRunNames(name, name, name, longest.Time(), of, math.MaxInt)
+			_, key := names.Of(record.MaxShards - 1)
 			most = max(most, len(key))
 			assert.LessOrEqual(t, len(record.AppendShardKey(nil, name, name, name, record.MaxShards-1)), 190)
 		}

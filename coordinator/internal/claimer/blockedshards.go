@@ -12,9 +12,9 @@ import (
 // here again before the function has returned.
 type BlockedShards struct {
 	mu          sync.Mutex
-	Running     map[string]shardset.Set // by job, of all incarnations
-	Old         map[string]shardset.Set // by job, of earlier incarnations; a set is never changed in place
-	OnUnblocked func()                  // called after a removal from Old; must not block
+	Running     map[string]*shardset.Set // by job, of all incarnations; none is empty
+	Old         map[string]shardset.Set  // by job, of earlier incarnations; a set is never changed in place
+	OnUnblocked func()                   // called after a removal from Old; must not block
 }
 
 // BeginIncarnation blocks all shards that run.
@@ -27,16 +27,19 @@ func (b *BlockedShards) BeginIncarnation() {
 	}
 }
 
-// addRunning records that the function of a shard is called.
-func (b *BlockedShards) addRunning(job string, shard int) {
+// addRunning records that the functions of shards are called.
+func (b *BlockedShards) addRunning(job string, shards shardset.Set) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.Running == nil {
-		b.Running = map[string]shardset.Set{}
+		b.Running = map[string]*shardset.Set{}
 	}
-	shards := b.Running[job]
-	shards.Add(shard)
-	b.Running[job] = shards
+	if running := b.Running[job]; running != nil {
+		shards = running.Union(shards)
+	} else {
+		shards = shards.Clone()
+	}
+	b.Running[job] = &shards
 }
 
 // removeRunning records that the function of a shard has returned.
@@ -45,8 +48,6 @@ func (b *BlockedShards) removeRunning(job string, shard int) {
 	shards := b.Running[job]
 	if shards.Remove(shard); shards.IsZero() {
 		delete(b.Running, job)
-	} else {
-		b.Running[job] = shards
 	}
 	unblocked := b.Old[job].Has(shard)
 	if unblocked {

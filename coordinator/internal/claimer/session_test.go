@@ -3,6 +3,7 @@ package claimer
 import (
 	"context"
 	"encoding/json"
+	"iter"
 	"log/slog"
 	"sync"
 	"testing"
@@ -28,7 +29,11 @@ type startedRuns struct{ runs []Run }
 
 func (w *startedRuns) Compile(json.RawMessage) (due.Program, error) { return coordtest.Minutely{}, nil }
 
-func (w *startedRuns) Start(_ context.Context, r Run, _ func(error)) { w.runs = append(w.runs, r) }
+func (w *startedRuns) Start(_ context.Context, r Run, shards iter.Seq[int], _ func(int, error)) {
+	for r.Shard = range shards {
+		w.runs = append(w.runs, r)
+	}
+}
 
 func (w *startedRuns) Yield(string, int, error) {}
 

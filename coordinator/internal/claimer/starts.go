@@ -9,6 +9,7 @@ import (
 	"github.com/rota-dev/rota/coordinator/internal/claiming"
 	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -57,23 +58,19 @@ func (c *Claimer) startRuns(ctx context.Context, b startingRuns) {
 			r.Param, r.Cause, r.RunOf = t.Param, t.Reason, record.RunOf{Trigger: t.Name(), Work: t.WorkName()}
 		}
 		c.Inbox.addRunning(g.Shards.Len())
-		def := e.Job()
-		for s := range g.Shards.All() {
-			r.Shard = s
-			c.Work.Start(ctx, r, c.TrackRun(ctx, j, s, &def))
-		}
+		c.Work.Start(ctx, r, g.Shards.All(), c.TrackRuns(ctx, j, g.Shards, e.Job()))
 		c.yieldShards(j, g.Shards)
 	}
 }
 
-// TrackRun records that the function of a run is called, and returns the function that records
-// its return, by the run's definition. The session is lost if ctx has ended by then.
-func (c *Claimer) TrackRun(ctx context.Context, j *JobState, shard int, def *record.Job) func(error) {
+// TrackRuns records that the functions of runs are called, and returns the function that records the
+// return of each, by the definition of the runs. The session is lost if ctx has ended by then.
+func (c *Claimer) TrackRuns(ctx context.Context, j *JobState, shards shardset.Set, def record.Job) func(shard int, err error) {
 	job := j.Claims.Job
-	c.Blocked.addRunning(job, shard)
-	return func(err error) {
+	c.Blocked.addRunning(job, shards)
+	return func(shard int, err error) {
 		c.Blocked.removeRunning(job, shard)
-		ended := newEndedRun(shard, err, *def)
+		ended := newEndedRun(shard, err, &def)
 		ended.At = record.InstantOf(c.Clock())
 		if c.Inbox.addEnded(endedRun{j, ended}, ctx.Err() != nil) {
 			c.wake()
@@ -82,9 +79,13 @@ func (c *Claimer) TrackRun(ctx context.Context, j *JobState, shard int, def *rec
 }
 
 // newEndedRun returns the end of a run whose function returned err.
-func newEndedRun(shard int, err error, def record.Job) claiming.EndedRun {
-	e := claiming.EndedRun{Shard: shard, Err: err, HandedBack: due.WantsReruns(def) && errors.Is(err, ErrHandedBack)}
-	if retry, ok := err.(*RetryError); ok && !e.HandedBack && due.TracksRuns(def) { //nolint:errorlint // only an executor's own error, not one of a handler inside it
+func newEndedRun(shard int, err error, def *record.Job) claiming.EndedRun {
+	e := claiming.EndedRun{Shard: shard, Err: err}
+	if err == nil {
+		return e
+	}
+	e.HandedBack = due.WantsReruns(*def) && errors.Is(err, ErrHandedBack)
+	if retry, ok := err.(*RetryError); ok && !e.HandedBack && due.TracksRuns(*def) { //nolint:errorlint // only an executor's own error, not one of a handler inside it
 		e.Err, e.Retry, e.RetryIn = retry.Err, true, min(max(retry.In, 0), due.MaxRetryDelay)
 	}
 	return e

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"log/slog"
 	"slices"
 	"sync"
@@ -55,17 +56,19 @@ func (w *timedWork) Compile(def json.RawMessage) (due.Program, error) {
 	return regular{w.intervals[job.Revision], &w.calls}, err
 }
 
-func (w *timedWork) Start(ctx context.Context, r Run, done func(error)) {
-	w.mu.Lock()
-	w.starts[r.Job] = append(w.starts[r.Job], time.Now())
-	w.mu.Unlock()
-	go func() {
-		select {
-		case <-time.After(w.duration(r)):
-		case <-ctx.Done():
-		}
-		done(nil)
-	}()
+func (w *timedWork) Start(ctx context.Context, r Run, shards iter.Seq[int], done func(int, error)) {
+	for r.Shard = range shards {
+		w.mu.Lock()
+		w.starts[r.Job] = append(w.starts[r.Job], time.Now())
+		w.mu.Unlock()
+		go func() {
+			select {
+			case <-time.After(w.duration(r)):
+			case <-ctx.Done():
+			}
+			done(r.Shard, nil)
+		}()
+	}
 }
 
 func (w *timedWork) Yield(string, int, error) {}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"iter"
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/due"
@@ -34,12 +35,12 @@ type Work interface {
 	// Compile compiles a stored definition; see Compiler. It may be called from many goroutines
 	// at once.
 	Compile(def json.RawMessage) (due.Program, error)
-	// Start starts a run whose claim is committed, in a goroutine of its own. ctx ends with the
-	// session, with a cause that wraps registry.ErrSessionLost. done must be called exactly once,
-	// when the function has returned: until then the shard neither moves nor runs again in this
-	// process. An error that wraps ErrHandedBack hands the run back: it is pending as another
+	// Start starts runs whose claim is committed, each in a goroutine of its own: one for each of shards, at least one.
+	// r describes them; its Shard is zero. ctx ends with the session, with a cause that wraps registry.ErrSessionLost.
+	// done must be called exactly once for each shard, when its function has returned: until then the shard neither moves
+	// nor runs again in this process. An error that wraps ErrHandedBack hands the run back: it is pending as another
 	// attempt, for the shard's next owner. A *RetryError, unwrapped, has a failed run made again.
-	Start(ctx context.Context, r Run, done func(error))
+	Start(ctx context.Context, r Run, shards iter.Seq[int], done func(shard int, err error))
 	// Yield is called for a run that was started when its shard is to move (cause is ErrMoving) or
 	// is disabled (ErrDisabled), when the job is paused (ErrPaused), when another definition comes
 	// into force (ErrNewDefinition), and when a due fire (ErrOverlap) or an operator (ErrCancelled) cancels it. It may be called more than once for a run.
@@ -72,7 +73,7 @@ const (
 	CauseBackfill = record.TriggerBackfill
 )
 
-// Run is a claimed run.
+// Run is a claimed run, or several that differ in Shard only.
 type Run struct {
 	Job     string
 	Program due.Program // of the run's epoch

@@ -43,12 +43,12 @@ func (x *explorer) claimerOf(s *world, p *process) (*claimer.Claimer, *claimer.J
 	l := claimer.New(claimer.Config{
 		Clock: func() time.Time { return s.clock().Time() }, Keys: x.keys, Reg: &recordingRegistry{store: &s.store}, Session: liveSession{id: p.session}, Me: p.inc, Work: x.work, Log: x.log,
 		Namespace: claimer.Namespace{Unconditional: true}, // no world changes the record of the namespace
-		Blocked:   &claimer.BlockedShards{Running: map[string]shardset.Set{}, Old: map[string]shardset.Set{}, OnUnblocked: func() {}}, Closed: p.draining,
+		Blocked:   &claimer.BlockedShards{Running: map[string]*shardset.Set{}, Old: map[string]shardset.Set{}, OnUnblocked: func() {}}, Closed: p.draining,
 	}, nil)
 	l.Draining, l.MayClaim, l.Flushing, l.Running = p.draining, !p.draining, true, p.running.Len()
 	l.Inbox.Running = p.running.Len()
 	if all := p.running.Union(p.blocked); !all.IsZero() {
-		l.Blocked.Running[jobName] = all
+		l.Blocked.Running[jobName] = &all
 	}
 	if !p.blocked.IsZero() {
 		l.Blocked.Old[jobName] = p.blocked
@@ -118,7 +118,7 @@ func (x *explorer) endHandler(s *world, p *process, shard int, err error) {
 		return
 	}
 	l, a := x.claimerOf(s, p)
-	l.TrackRun(context.Background(), a, shard, &record.Job{})(err)
+	l.TrackRuns(context.Background(), a, shardset.Of(shard), record.Job{})(shard, err)
 	l.DrainInbox()
 	if !x.skips && !x.fromEnds {
 		a.Ended[len(a.Ended)-1].At = 0 // of no effect, and fewer worlds differ

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"hash/maphash"
+	"iter"
 	"log/slog"
 	"slices"
 	"time"
@@ -250,8 +251,10 @@ func (p afterEnds) SkipDue(last, until, now time.Time) due.Due {
 	return due.Due{Skipped: 1, Through: through, Wake: p.Due(through, until, now).Wake}
 }
 
-func (w *recordingWork) Start(_ context.Context, r claimer.Run, _ func(error)) {
-	w.started = append(w.started, r)
+func (w *recordingWork) Start(_ context.Context, r claimer.Run, shards iter.Seq[int], _ func(int, error)) {
+	for r.Shard = range shards {
+		w.started = append(w.started, r)
+	}
 }
 
 func (w *recordingWork) Yield(string, int, error) {}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"testing/synctest"
@@ -78,7 +79,15 @@ func (w *Worker) Compile(def json.RawMessage) (due.Program, error) {
 }
 
 // Start implements claimer.Work.
-func (w *Worker) Start(ctx context.Context, r claimer.Run, done func(error)) {
+func (w *Worker) Start(ctx context.Context, r claimer.Run, shards iter.Seq[int], done func(int, error)) {
+	for shard := range shards {
+		r.Shard = shard
+		w.start(ctx, r, done)
+	}
+}
+
+// start starts one run.
+func (w *Worker) start(ctx context.Context, r claimer.Run, done func(int, error)) {
 	w.mu.Lock()
 	w.runs = append(w.runs, r)
 	ctx, end := context.WithCancelCause(ctx)
@@ -93,7 +102,7 @@ func (w *Worker) Start(ctx context.Context, r claimer.Run, done func(error)) {
 		if w.work != nil {
 			err = w.work(ctx, r)
 		}
-		done(err)
+		done(r.Shard, err)
 	}()
 }
 

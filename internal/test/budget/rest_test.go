@@ -111,8 +111,8 @@ func TestBudget_AllocationsOfARun(t *testing.T) {
 		allocations := float64(after.Mallocs-before.Mallocs) / fires / shards
 		bytes := float64(after.TotalAlloc-before.TotalAlloc) / fires / shards
 		t.Logf("a run of a job of %d shards: %.1f allocations, %.0f bytes", shards, allocations, bytes)
-		assert.LessOrEqual(t, allocations, 9.0)
-		assert.LessOrEqual(t, bytes, 2048.0) // 1670 to 1850 by the number of batches in which the ends come
+		assert.LessOrEqual(t, allocations, 6.5)
+		assert.LessOrEqual(t, bytes, 1408.0) // 1090 to 1250 by the number of batches in which the ends come
 	})
 }
 
