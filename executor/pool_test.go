@@ -73,6 +73,15 @@ func TestPool(t *testing.T) {
 		assert.Equal(t, 3*time.Minute, time.Since(began))
 		<-p.idle()
 	})
+	bubbled("is not idle while tasks wait that have not started yet", func(t *testing.T) {
+		var p pool
+		p.queue.add(&task{job: "job"})
+		select {
+		case <-p.idle():
+			t.Error("idle")
+		default:
+		}
+	})
 	bubbled("calls the alarm while tasks wait or a report is open, and when tasks wait again", func(t *testing.T) {
 		calls := make(chan time.Duration, 100)
 		began, number := time.Now(), 0

@@ -139,8 +139,10 @@ func TestPool_Delays(t *testing.T) {
 			p.handBackDelayed("other", shard)
 		}
 		assert.Equal(t, []ended{{1, errNotBegun}}, p.ends)
+		began := time.Now()
 		<-p.idle()
 		assert.Equal(t, []ended{{1, errNotBegun}, {2, nil}}, p.ends)
+		assert.Equal(t, 2100*time.Millisecond, time.Since(began), "the other one waits for its instant")
 		p.handBackDelayed("job", 2)
 	})
 	bubbled("end with a drain, and are idle then", func(t *testing.T, p *delayed) {
@@ -185,5 +187,13 @@ func TestPool_Delays(t *testing.T) {
 			require.Len(t, p.ends, n+1)
 			assert.Equal(t, ended{1000 + n, lost}, p.ends[n])
 		}
+	})
+	bubbled("stay when another session ends", func(t *testing.T, p *delayed) {
+		session, end := context.WithCancelCause(t.Context())
+		add(session, p, 1000, true)
+		add(t.Context(), p, 1, true)
+		end(errors.New("lost"))
+		<-p.idle()
+		assert.Contains(t, p.ends, ended{1, nil})
 	})
 }

@@ -91,14 +91,14 @@ func (c *Claimer) NotifyWaiters() {
 	closeOnce(c.Inbox.emptied)
 }
 
-// IsEmpty reports whether an incarnation may leave as far as the job is concerned: no run and
-// no end waits, and it owns no shards, unless they await its return.
+// IsEmpty reports whether an incarnation may leave as far as the job is concerned: no run is on record, whose end may
+// wait to be written, and it owns no shards, unless they await its return.
 func (j *JobState) IsEmpty(me string, awaitsReturn bool) bool {
 	var owned shardset.Set
 	if j.Plan != nil && !awaitsReturn {
 		owned = j.Plan.Owners[me]
 	}
-	return len(j.Ended) == 0 && owned.IsZero() && len(j.Claims.Running) == 0
+	return owned.IsZero() && len(j.Claims.Running) == 0
 }
 
 // closeOnce closes a channel that is neither nil nor closed.

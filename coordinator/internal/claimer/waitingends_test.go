@@ -20,6 +20,7 @@ import (
 	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/coordinator/internal/feed"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
 )
@@ -131,6 +132,33 @@ func (f *claimingFixture) runningNow(t *testing.T, job string) bool {
 	claims, err := record.DecodeClaims(e.Value)
 	require.NoError(t, err)
 	return len(claims.Running) > 0
+}
+
+func TestHoldEnd(t *testing.T) {
+	fire := coordtest.Fire(1, 1)
+	for name, c := range map[string]struct {
+		wake          time.Duration // after the end of the run; 0: the job has no next fire
+		after         time.Duration // of the end, after the fire
+		held, carried int
+	}{
+		"a short run's end waits for the next claim if that is soon":        {wake: time.Second, held: 0, carried: 1},
+		"an end waits for others if the next claim is far":                  {wake: time.Second + 1, held: 1},
+		"an end waits for others if the job has no next fire":               {held: 1},
+		"an end waits for others if the run was long, whatever claim comes": {wake: time.Second, after: time.Second + 1, held: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := New(Config{Blocked: &BlockedShards{}}, nil)
+			now := fire.Fire.Time().Add(c.after)
+			j := &JobState{Segment: "job"}
+			j.Claims.Running = coordtest.Runs(shardset.Of(0), fire)
+			if c.wake > 0 {
+				j.wake = record.InstantOf(now.Add(c.wake))
+			}
+			l.holdEnd(j, 0, now, now)
+			assert.Len(t, l.held.jobs, c.held)
+			assert.Len(t, l.carried.jobs, c.carried)
+		})
+	}
 }
 
 func TestWaitingEnds(t *testing.T) {

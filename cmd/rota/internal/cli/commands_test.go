@@ -290,6 +290,18 @@ func TestDrain_ReportsTheEndOfTheWait(t *testing.T) {
 	})
 }
 
+func TestDrain_NotesADeadInstanceThatIsOnRecord(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		incident(f)
+		for range 2 { // the first drain puts it on record
+			r := f.run("drain web-9")
+			assert.Equal(t, exit.OK, r.code, r.err)
+			assert.Contains(t, r.out+r.err, "no instance web-9 is alive; the drain holds for its start")
+		}
+		assert.Contains(t, f.run("instances").out, "web-9")
+	})
+}
+
 func TestVerbs_AskAndRespectProtection(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		incident(f)

@@ -293,3 +293,18 @@ func TestTimes_FireOnTheDaysOfCron(t *testing.T) {
 	assert.Greater(t, written, 100)
 	assert.Greater(t, dropped, 20)
 }
+
+func TestDescribeComment_LeavesDisabledEntriesOut(t *testing.T) {
+	for _, c := range []struct {
+		comment []string
+		want    string
+	}{
+		{[]string{"sends the", "daily report"}, "sends the daily report"},
+		{[]string{"0 3 * * * /usr/bin/old", "backup"}, "backup"},
+		{[]string{"of the entry below", "0 3 * * * /usr/bin/old", "backup"}, "backup"},
+		{[]string{"backup", "0 3 * * * /usr/bin/old"}, ""},
+		{[]string{"m h dom mon dow command"}, ""},
+	} {
+		assert.Equal(t, c.want, describeComment(c.comment), "%q", c.comment)
+	}
+}
