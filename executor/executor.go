@@ -118,6 +118,7 @@ type Executor struct {
 	mu        sync.Mutex
 	jobs      map[string]*Job // by name, withdrawn ones included
 	withdrawn map[string]bool // by name of the job
+	followed  map[string]bool // jobs that a registered one follows or has followed
 	state     state
 	shutdown  *shutdown          // nil: Shutdown has not been called since Start
 	joined    bool               // Start has returned nil
@@ -164,7 +165,7 @@ func New(reg registry.Registry, namespace string, o Options) (*Executor, error) 
 		middleware = fmt.Errorf("option Middleware: %w", err)
 	}
 	o.Middleware = slices.Clone(o.Middleware)
-	e := &Executor{reg: reg, opts: o, namespace: namespace, group: cmp.Or(o.Group, "default"), jobs: map[string]*Job{}, withdrawn: map[string]bool{}, stopped: make(chan struct{})}
+	e := &Executor{reg: reg, opts: o, namespace: namespace, group: cmp.Or(o.Group, "default"), jobs: map[string]*Job{}, withdrawn: map[string]bool{}, followed: map[string]bool{}, stopped: make(chan struct{})}
 	var err error
 	e.member, err = coordinator.NewMember(reg, coordinator.MemberOptions{
 		Namespace: namespace, Group: o.Group, Instance: o.Instance, SessionTTL: o.SessionTTL,
@@ -244,6 +245,9 @@ func (e *Executor) Register(jobs ...Job) error {
 		own := j.clone()
 		own.Handler = handlers[i]
 		e.jobs[j.Name] = &own
+		for _, name := range own.Schedule.After() {
+			e.followed[name] = true
+		}
 		delete(e.withdrawn, j.Name)
 		e.pool.setBound(j.Name, orDefault(j.MaxRunning, defaultMaxRunning()))
 	}

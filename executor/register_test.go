@@ -85,23 +85,35 @@ func TestRegister(t *testing.T) {
 
 // Programs that read their jobs from elsewhere register them one by one.
 func TestRegister_TakesNoLongerForManyJobsThanForFew(t *testing.T) {
-	e, err := executor.New(memory.New().Client("a"), "test", executor.Options{Instance: "a"})
-	require.NoError(t, err)
-	registered := 0
-	bytesFor := func(jobs int) uint64 {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		for range jobs {
-			registered++
-			name := fmt.Sprintf("job-%05d", registered)
-			require.NoError(t, e.Register(executor.Job{Name: name, Schedule: executor.Every(time.Minute), Handler: takes(0)}))
-		}
-		runtime.ReadMemStats(&after)
-		return after.TotalAlloc - before.TotalAlloc
+	for name, schedule := range map[string]func(n int) executor.Schedule{
+		"jobs apart": func(int) executor.Schedule { return executor.Every(time.Minute) },
+		"a chain": func(n int) executor.Schedule {
+			if n == 1 {
+				return executor.Every(time.Minute)
+			}
+			return executor.AfterJob(fmt.Sprintf("job-%05d", n-1))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, err := executor.New(memory.New().Client("a"), "test", executor.Options{Instance: "a"})
+			require.NoError(t, err)
+			registered := 0
+			bytesFor := func(jobs int) uint64 {
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				for range jobs {
+					registered++
+					name := fmt.Sprintf("job-%05d", registered)
+					require.NoError(t, e.Register(executor.Job{Name: name, Schedule: schedule(registered), Handler: takes(0)}))
+				}
+				runtime.ReadMemStats(&after)
+				return after.TotalAlloc - before.TotalAlloc
+			}
+			first := bytesFor(500)
+			bytesFor(3500)
+			last := bytesFor(500)
+			t.Logf("500 jobs: %d bytes; after 4,000: %d bytes", first, last)
+			assert.LessOrEqual(t, last, 3*first)
+		})
 	}
-	first := bytesFor(500)
-	bytesFor(3500)
-	last := bytesFor(500)
-	t.Logf("500 jobs: %d bytes; after 4,000: %d bytes", first, last)
-	assert.LessOrEqual(t, last, 3*first)
 }
