@@ -3,6 +3,7 @@ package rotaprom
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -22,6 +23,9 @@ import (
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/registry/memory"
 )
+
+// update writes the series of healthy daemons anew.
+var update = flag.Bool("update", false, "write testdata/healthy-daemons.txt")
 
 // instance is an executor with its metrics.
 type instance struct {
@@ -273,6 +277,68 @@ func TestCollector_CountsDaemonsAsHealthy(t *testing.T) {
 		assert.LessOrEqual(t, max(a.value(t, `rota_runs_lost_total{job_name="daemon"}`), b.value(t, `rota_runs_lost_total{job_name="daemon"}`)), 0.0)
 		require.NoError(t, b.Shutdown(t.Context()))
 		require.NoError(t, a.Shutdown(t.Context()))
+	})
+}
+
+// TestCollector_WritesTheSeriesOfHealthyDaemons keeps the series of two hours of healthy jobs that count from the ends of
+// runs, for those metrics on which alerts.yaml rests. Package alertstest evaluates the rules with them.
+func TestCollector_WritesTheSeriesOfHealthyDaemons(t *testing.T) {
+	const page = "testdata/healthy-daemons.txt"
+	rules, err := os.ReadFile("alerts.yaml")
+	require.NoError(t, err)
+	of := map[string]bool{}
+	for _, name := range regexp.MustCompile(`\brota_[a-z_]+`).FindAllString(string(rules), -1) {
+		of[name] = name != "rota_namespace" && name != "rota_group"
+	}
+	inBubble(t, "minute by minute", func(t *testing.T, server *memory.Server) {
+		daemon := job("daemon", 2, func(ctx context.Context, _ *executor.Run) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		daemon.Schedule, daemon.Timeout = executor.Always(), 0
+		long := job("slow", 1, func(ctx context.Context, _ *executor.Run) error {
+			select {
+			case <-time.After(25 * time.Minute):
+			case <-ctx.Done():
+			}
+			return context.Cause(ctx)
+		})
+		long.Schedule, long.Timeout = executor.FixedDelay(10*time.Minute), 0
+		i := start(t, server, "a", executor.Options{}, daemon, long)
+		time.Sleep(time.Second)
+		values := map[string][]string{}
+		for minute := range 121 {
+			families, err := i.Gather()
+			require.NoError(t, err)
+			for _, f := range families {
+				for _, m := range f.Metric {
+					if !of[f.GetName()] || m.Histogram != nil || f.GetName() == "rota_build_info" {
+						continue
+					}
+					name := seriesName(f, m)
+					for len(values[name]) < minute {
+						values[name] = append(values[name], "_")
+					}
+					values[name] = append(values[name], fmt.Sprint(valueOf(m)))
+				}
+			}
+			time.Sleep(time.Minute)
+		}
+		var lines []string
+		for name, v := range values {
+			bare, labels, _ := strings.Cut(strings.TrimSuffix(name, "}"), "{")
+			all := strings.Trim(`rota_namespace="billing",rota_group="default",instance="a",`+labels, ",")
+			lines = append(lines, bare+"{"+all+"} "+strings.Join(v, " "))
+		}
+		slices.Sort(lines)
+		got := strings.Join(lines, "\n") + "\n"
+		if *update {
+			require.NoError(t, os.WriteFile(page, []byte(got), 0o600))
+		}
+		want, err := os.ReadFile(page)
+		require.NoError(t, err)
+		assert.Equal(t, string(want), got, "go test -run HealthyDaemons -update writes it anew")
+		require.NoError(t, i.Shutdown(t.Context()))
 	})
 }
 

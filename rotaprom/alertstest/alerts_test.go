@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -172,5 +174,29 @@ func TestAlerts(t *testing.T) {
 				t.Errorf("got  %q\nwant %q", got, c.want)
 			}
 		})
+	}
+}
+
+// TestAlerts_OfHealthyDaemons has the series that package rotaprom collects from jobs that count from the ends of runs: a
+// daemon that runs all the time, and runs that take longer than the limit of RotaJobOverdue.
+func TestAlerts_OfHealthyDaemons(t *testing.T) {
+	series, err := os.ReadFile("../testdata/healthy-daemons.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, metric := range []string{"rota_job_overdue_seconds", "rota_shards_unowned", "rota_runs_lost_total", "rota_runs_total"} {
+		for _, job := range []string{"daemon", "slow"} {
+			if !regexp.MustCompile(metric + "{.*job_name=\"" + job + "\"").Match(series) {
+				t.Errorf("the series have no %s of job %s", metric, job)
+			}
+		}
+	}
+	minutes := make([]int, 120)
+	for i := range minutes {
+		minutes[i] = i + 1
+	}
+	build := "rota_build_info" + instance + " 1x125\n"
+	if got := firing(t, build+string(series), minutes...); len(got) > 0 {
+		t.Errorf("alerts of healthy jobs: %q", got)
 	}
 }
