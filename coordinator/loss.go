@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rota-dev/rota/coordinator/internal/batch"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
 )
 
 // StoreLoss is a loss of the namespace's records that instances have noticed: the store was wiped,
@@ -52,7 +54,8 @@ func (o *Operator) StoreLoss(ctx context.Context) (*StoreLoss, error) {
 
 // AcknowledgeLoss ends the report of a StoreLoss: records have been restored, or the store is new on
 // purpose. Instances that join later and remember the lost records raise the fences if they have seen
-// higher ones, and neither report the loss nor restore intents. Without a loss it does nothing.
+// higher ones, and neither report the loss nor restore intents. Without a loss it does nothing. The act is
+// among those on all jobs of the group.
 func (o *Operator) AcknowledgeLoss(ctx context.Context) error {
 	for {
 		meta, rev, err := o.readMeta(ctx)
@@ -62,8 +65,23 @@ func (o *Operator) AcknowledgeLoss(ctx context.Context) error {
 		if meta.Incident == nil {
 			return nil
 		}
+		kind := meta.Incident.Kind
 		meta.Incident = nil
-		if again, err := o.putRecord(ctx, o.keys.Meta(), rev, meta); !again {
+		ended, err := putOp(o.keys.Meta(), rev, meta)
+		if err != nil {
+			return err
+		}
+		control, rev, err := o.readGroupControl(ctx)
+		if err != nil {
+			return fmt.Errorf("acknowledge loss of the store: %w", err)
+		}
+		control.Acts = control.Acts.With(o.newAct("acknowledge the loss of records: " + kind))
+		act, err := putOp(o.keys.GroupControl(), rev, control)
+		if err != nil {
+			return err
+		}
+		_, err = registry.Apply(ctx, o.reg, registry.Txn{Then: []registry.Op{ended, act}})
+		if _, again := batch.FindConflict(err); !again {
 			return err
 		}
 	}

@@ -30,13 +30,13 @@ func Commands(s *settings.Settings) []*cobra.Command {
 	c := &commands{s: s}
 	all := []*cobra.Command{
 		c.trigger(), c.backfill(), c.retry(), c.cancel(), c.pause(), c.resume(), c.disable(), c.enable(), c.drain(), c.undrain(),
-		c.override(), c.reset(), c.retire(), c.unretire(), c.forget(),
+		c.override(), c.reset(), c.retire(), c.unretire(), c.forget(), c.acknowledge(),
 	}
 	for _, cmd := range all {
 		cmd.Flags().StringVar(&c.by, "by", "", "who acts, for the record (default: ROTA_BY, or the user of the system)")
 		cmd.Flags().StringVar(&c.reason, "reason", "", "why, for the record; rota acts lists it")
 	}
-	return append(all, c.raiseFences(), c.acknowledge()) // which no record of acts lists
+	return append(all, c.raiseFences()) // which no record of acts lists
 }
 
 // commands holds the flags that all verbs have.

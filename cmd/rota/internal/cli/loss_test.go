@@ -64,11 +64,15 @@ func TestStoreLoss(t *testing.T) {
 		n.server.Wipe()
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, 2, n.run("check").code)
-		done := n.run("acknowledge")
+		done := n.run("acknowledge --by kim --reason 'new disk'")
 		require.Equal(t, exit.OK, done.code, done.err)
 		assert.Contains(t, done.out, "acknowledged: the store was wiped or replaced, as web-")
 		assert.Equal(t, exit.OK, n.run("check").code)
 		assert.Contains(t, n.run("acknowledge").out, "no loss of records is on record")
+		acts := n.run("acts").out
+		for _, text := range []string{"kim", "acknowledge the loss of records: replaced", "new disk"} {
+			assert.Contains(t, acts, text)
+		}
 		n.server.Expire("web-1")
 		time.Sleep(time.Minute)
 		assert.Equal(t, exit.OK, n.run("check").code)
