@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -78,8 +79,12 @@ func (o *OwnershipLog) LosePlan(ctx context.Context, job string, key registry.Ke
 
 func (o *OwnershipLog) logLoss(job string, key registry.Key, shards string, err error) {
 	attrs := []any{"job", job, "shards", shards, "key", string(key)}
-	if err == nil {
-		o.to.Warn("plan was deleted by another writer and has been restored", attrs...)
+	switch {
+	case err == nil:
+		o.to.Info("plan was deleted, and stored again", attrs...)
+		return
+	case errors.Is(err, registry.ErrNotFound): // also by Forget and by Retire; the leader logs a plan that it restores
+		o.to.Info("plan was deleted; this instance claims none of the job's shards", attrs...)
 		return
 	}
 	o.to.Error("plan cannot be read; this instance claims none of the job's shards", append(attrs, "error", err,

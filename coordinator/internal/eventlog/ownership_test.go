@@ -75,13 +75,13 @@ func TestOwnershipLog(t *testing.T) {
 		assert.Contains(t, lines[0], registry.ErrForeign.Error())
 		o.Close()
 	})
-	inBubble("warns when a deleted plan has been restored", func(t *testing.T, o *OwnershipLog, reg *foreignUntilWrite, log *coordtest.Logbook) {
+	inBubble("reports a deleted plan that was stored again, as after Forget", func(t *testing.T, o *OwnershipLog, reg *foreignUntilWrite, log *coordtest.Logbook) {
 		_, err := registry.Apply(t.Context(), reg, registry.Txn{Then: []registry.Op{registry.Create("plans/job", nil)}})
 		require.NoError(t, err)
 		o.SetOwned("job", shardset.Of(1, 2))
 		o.LosePlan(t.Context(), "job", "plans/job", nil)
 		synctest.Wait()
-		assert.Len(t, log.LinesWith("level=WARN", "deleted by another writer", "job=job shards=1-2"), 1)
+		assert.Len(t, log.LinesWith("level=INFO", `msg="plan was deleted, and stored again"`, "job=job shards=1-2"), 1)
 		o.SetOwned("job", shardset.Of(1, 2))
 		assert.Len(t, log.LinesWith(`msg="plan can be read again"`), 1)
 		o.Close()

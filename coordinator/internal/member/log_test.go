@@ -183,15 +183,15 @@ func TestLog_Plans(t *testing.T) {
 		assert.Equal(t, membertest.OncePerShard(4), countRunsOfMinute("bad", 4, a, b))
 		assert.Len(t, a.Log.LinesWith("level=INFO", `msg="plan can be read again"`), 2)
 	})
-	membertest.RunBubble(t, "that another writer deletes are logged by the owners of their shards", func(t *testing.T, g *membertest.Group) {
+	membertest.RunBubble(t, "that are deleted are no ERROR of the owners of their shards, and a WARN of the leader that restores them", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
 		b := g.Start("b", coordtest.Def("job", 0, 4, ""))
 		g.Server.Delay("a", 0, 2*time.Second) // so that the leader restores the plan later
 		g.RemoveRecord(g.Keys.Plan("job"))
 		time.Sleep(10 * time.Second)
-		lines := b.Log.LinesWith("level=ERROR", "claims none of the job's shards", "job=job shards=")
-		require.Len(t, lines, 1)
-		assert.Contains(t, lines[0], registry.ErrNotFound.Error())
+		assert.Len(t, b.Log.LinesWith("level=INFO", `msg="plan was deleted; this instance claims none of the job's shards"`, "job=job shards="), 1)
+		assert.Empty(t, b.Log.LinesWith("level=ERROR"))
+		assert.Len(t, a.Log.LinesWith("level=WARN", "another writer changed or deleted a plan; restoring it"), 1)
 		assert.Len(t, b.Log.LinesWith(`msg="plan can be read again"`), 1)
 		assert.Len(t, a.Log.LinesWith("msg=\"plans changed\"", "restore the plan, which another writer changed"), 1)
 	})
