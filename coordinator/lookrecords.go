@@ -66,6 +66,7 @@ type memberEntry struct {
 type instanceEntry struct {
 	key registry.Key
 	record.Instance
+	err error // the record could not be decoded
 }
 
 func (o *Operator) newGroupRecords() *groupRecords {
@@ -179,7 +180,7 @@ func (g *groupRecords) setInstance(key registry.Key, e registry.Entry) {
 	if err != nil {
 		i = record.Instance{}
 	}
-	g.instances[e.Owner] = instanceEntry{key, i}
+	g.instances[e.Owner] = instanceEntry{key, i, err}
 }
 
 // setPlan sets the plan of a job. It decodes the plan at once, for the claims of its owners are listed

@@ -249,6 +249,11 @@ func (g *groupRecords) statusWithoutJobs(now time.Time) GroupStatus {
 	for j := range g.unreadable {
 		st.Unreadable = append(st.Unreadable, j.unreadable...)
 	}
+	for _, i := range g.instances {
+		if i.err != nil {
+			st.Unreadable = append(st.Unreadable, i.key)
+		}
+	}
 	var control record.GroupControl
 	if g.group.Key != "" {
 		c, err := record.DecodeGroupControl(g.group.Value)

@@ -156,7 +156,7 @@ func (m *Member) joinGroup(ctx context.Context, in *Incarnation) (PublishedState
 	}
 	patience := in.Session.TTL() + in.Session.TTL()/4
 	began := time.Now()
-	reportedForeign := false
+	reported := false
 	for {
 		rev, err := registry.Apply(ctx, m.Reg, t)
 		refusal, refused := batch.FindConflict(err)
@@ -176,9 +176,15 @@ func (m *Member) joinGroup(ctx context.Context, in *Incarnation) (PublishedState
 			return published, nil
 		case err == nil && !m.heldEarlier(e) && time.Since(began) > patience:
 			return PublishedState{}, newNameTakenError(m.Name, e, patience)
-		case errors.Is(err, registry.ErrForeign) && !reportedForeign:
-			reportedForeign = true
+		case errors.Is(err, registry.ErrForeign) && !reported:
+			reported = true
 			m.Log.Error("cannot join: another program wrote the value of the key; delete it", "key", string(m.Keys.Instance(m.Name)), "error", err)
+		case err == nil && !reported:
+			if _, err := record.Decode[record.Instance](e.Value); err != nil {
+				reported = true
+				m.Log.Error("cannot join: the record at the key of this instance cannot be read; delete the key, or start the instance under another name",
+					"key", string(e.Key), "session", string(e.Owner), "error", err)
+			}
 		}
 		if !sleepContext(ctx, min(max(in.Session.TTL()/40, 20*time.Millisecond), time.Second)) {
 			return PublishedState{}, context.Cause(ctx)
@@ -197,10 +203,9 @@ func (m *Member) forgetEarlierSessions(in *Incarnation) {
 
 // heldEarlier reports whether an instance key belongs to an earlier session of this process.
 func (m *Member) heldEarlier(e registry.Entry) bool {
-	held, err := record.Decode[record.Instance](e.Value)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return err == nil && m.ownSessions[held.Session]
+	return m.ownSessions[e.Owner]
 }
 
 // BuildJoinTxn returns the transaction that creates the records of an incarnation.
@@ -235,9 +240,10 @@ func (m *Member) AwaitJoined(ctx context.Context) error {
 // newNameTakenError returns the error of a member whose name another process has held while the
 // member waited. held is the instance key.
 func newNameTakenError(name string, held registry.Entry, waited time.Duration) error {
-	holder := "an instance has held it"
-	if r, err := record.Decode[record.Instance](held.Value); err == nil {
-		holder = describeInstance(r)
+	r, err := record.Decode[record.Instance](held.Value)
+	holder := describeInstance(r)
+	if err != nil {
+		holder = fmt.Sprintf("another writer has stored a record at %s that cannot be read (delete the key, or choose another name)", held.Key)
 	}
 	return fmt.Errorf("join as %s: %w: %s, and kept it for %v, longer than the session of a crashed predecessor lasts",
 		name, ErrNameTaken, holder, waited)

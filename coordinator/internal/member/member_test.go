@@ -92,6 +92,29 @@ func TestMember_Join(t *testing.T) {
 		assert.ErrorIs(t, a2.Err, member.ErrNameTaken)
 		a2.Err = nil
 	})
+	membertest.RunBubble(t, "names the key, and what to do, if the record at the key of the instance cannot be read", func(t *testing.T, g *membertest.Group) {
+		stranger, err := g.NewEditor().OpenSession(t.Context(), registry.SessionOptions{TTL: membertest.TTL})
+		require.NoError(t, err)
+		key := g.Keys.Instance("a")
+		_, err = g.NewEditor().Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.CreateOwned(key, []byte("spoilt"), stranger.ID())}})
+		require.NoError(t, err)
+		a := g.RunWorker(g.NewWorker("a", nil, coordtest.Def("job", 0, 1, "")))
+		require.ErrorIs(t, a.AwaitJoined(t.Context()), member.ErrNameTaken)
+		<-a.Done
+		require.ErrorContains(t, a.Err, string(key)+" that cannot be read (delete the key")
+		assert.Equal(t, 1, a.Log.Count(`level=ERROR msg="cannot join: the record at the key of this instance cannot be read; delete the key`))
+		a.Err = nil
+
+		b := g.RunWorker(g.NewWorker("b", nil, coordtest.Def("job", 0, 1, "")))
+		require.NoError(t, b.AwaitJoined(t.Context()))
+		op, _ := g.NewOperator()
+		st, err := op.Group(t.Context())
+		require.NoError(t, err)
+		assert.Contains(t, st.Unreadable, key)
+		require.NoError(t, stranger.Close(t.Context()))
+		a = g.RunWorker(g.NewWorker("a", nil, coordtest.Def("job", 0, 1, "")))
+		require.NoError(t, a.AwaitJoined(t.Context()))
+	})
 	membertest.RunBubble(t, "reports the reason of a failure only", func(t *testing.T, g *membertest.Group) {
 		g.PutRecord(g.Keys.Meta(), fmt.Sprintf(`{"format":%d}`, record.Format+1))
 		a := g.RunWorker(g.NewWorker("a", nil, coordtest.Def("job", 0, 1, "")))
