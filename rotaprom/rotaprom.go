@@ -130,11 +130,11 @@ func (c *collector) countFire(e executor.FireEnded) {
 	}
 }
 
-// addSeries adds the counters of a job at zero, since increase() does not count the first increment
-// of a series that appears with it.
+// addSeries adds counters of a job at zero, since increase() does not count the first increment of a series that
+// appears with it. Outcomes on which no alert rests have a series from their first run on.
 func (c *collector) addSeries(job string) {
-	for _, outcome := range outcomes {
-		c.runs.WithLabelValues(job, outcome)
+	for _, o := range []executor.Outcome{executor.Succeeded, executor.Failed, executor.TimedOut, executor.Panicked} {
+		c.runs.WithLabelValues(job, outcomes[o])
 	}
 	for _, v := range []*prometheus.CounterVec{c.reruns, c.retries, c.lost} {
 		v.WithLabelValues(job)

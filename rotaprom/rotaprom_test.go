@@ -126,7 +126,7 @@ func TestCollector(t *testing.T) {
 		assert.Equal(t, 1.0, i.value(t, `rota_workers_busy`))
 		assert.Zero(t, i.value(t, `rota_workers_queued`))
 		time.Sleep(20 * time.Second)
-		for outcome, want := range map[string]float64{"ok": 2, "failed": 1, "panic": 1, "timeout": 1, "drained": 0} {
+		for outcome, want := range map[string]float64{"ok": 2, "failed": 1, "panic": 1, "timeout": 1, "drained": -1} {
 			assert.Equal(t, want, i.value(t, fmt.Sprintf(`rota_runs_total{job_name="mixed",outcome=%q}`, outcome)), outcome)
 		}
 		assert.Equal(t, 5.0, i.value(t, `rota_run_duration_seconds{job_name="mixed"}`))
@@ -338,6 +338,21 @@ func TestCollector_WritesTheSeriesOfHealthyDaemons(t *testing.T) {
 		want, err := os.ReadFile(page)
 		require.NoError(t, err)
 		assert.Equal(t, string(want), got, "go test -run HealthyDaemons -update writes it anew")
+		require.NoError(t, i.Shutdown(t.Context()))
+	})
+}
+
+func TestCollector_HasFewSeriesOfAHealthyJob(t *testing.T) {
+	inBubble(t, "the outcomes that alerts compare begin at zero, others with their first run", func(t *testing.T, server *memory.Server) {
+		i := start(t, server, "a", executor.Options{}, job("healthy", 1, succeed))
+		time.Sleep(time.Second)
+		for _, outcome := range []string{"ok", "failed", "timeout", "panic"} {
+			assert.Equal(t, 0.0, i.value(t, `rota_runs_total{job_name="healthy",outcome="`+outcome+`"}`), outcome)
+		}
+		time.Sleep(5 * time.Minute)
+		n, err := testutil.GatherAndCount(i, "rota_runs_total")
+		require.NoError(t, err)
+		assert.Equal(t, 4, n)
 		require.NoError(t, i.Shutdown(t.Context()))
 	})
 }
