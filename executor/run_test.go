@@ -122,3 +122,23 @@ func TestErrSessionLost_IsThatOfTheRegistry(t *testing.T) {
 		assert.False(t, errors.Is(ErrSessionLost, other))
 	}
 }
+
+func TestGate_Write(t *testing.T) {
+	unsent := func(end func()) func(context.Context) error {
+		return func(context.Context) error {
+			end()
+			return fmt.Errorf("txn: %w", registry.ErrNotApplied)
+		}
+	}
+	t.Run("that was not sent because the run had ended fails with ErrRunOver", func(t *testing.T) {
+		run, end := context.WithCancel(t.Context())
+		g := &gate{ctx: run}
+		assert.ErrorIs(t, g.write(t.Context(), "commit", unsent(end)), ErrRunOver)
+	})
+	t.Run("that was not sent for another reason does not", func(t *testing.T) {
+		g := &gate{ctx: t.Context()}
+		err := g.write(t.Context(), "commit", unsent(func() {}))
+		assert.ErrorIs(t, err, registry.ErrNotApplied)
+		assert.NotErrorIs(t, err, ErrRunOver)
+	})
+}

@@ -97,7 +97,7 @@ func crontabIntro(o crontabOptions) []string {
 	return []string{
 		fmt.Sprintf("Written by rota import crontab from %s, read as %s. Remove the lines there before these jobs run.", o.source, kind),
 		"In every job, rota differs from cron: a fire that comes due during a run waits for its end, instead of starting a second process; " +
-			"a fire that was missed runs once afterwards (on_misfire), and so does a run whose process crashed (on_crash); " +
+			"a fire that was missed runs once afterwards (misfire), and so does a run whose process crashed (on_crash); " +
 			"output is written to the log, not sent as mail; commands run as the user, in the directory and with the environment of rota run, " +
 			"whereas cron passed little more than HOME, LOGNAME, SHELL and PATH=/usr/bin:/bin.",
 	}
