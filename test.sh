@@ -30,7 +30,7 @@ These environment variables replace what would be fetched:
   ROTA_ZOOKEEPER_CLASSPATH  jars of ZooKeeper and its dependencies, separated by ':'; tested with 3.8
   ROTA_JAVA                 a java binary; tested with 17. By default JAVA_HOME, then PATH
   ROTA_QUARTZ_CLASSPATH     jars of Quartz and slf4j, separated by ':'; tested with 2.3.2
-  ROTA_IGNORE_SYSTEM        if not empty, the system's Java, ZooKeeper and Quartz are not used
+  ROTA_IGNORE_SYSTEM        if not empty, the system's Java, ZooKeeper, Quartz and etcd are not used
   XDG_CACHE_HOME            the directory of caches, by default ~/.cache; rota/ in it is ours
 END
 }

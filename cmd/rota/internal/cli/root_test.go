@@ -89,8 +89,8 @@ func TestElasticJobPage_NamesCommandsThatExist(t *testing.T) {
 func TestHelp_AnswersWhatNewUsersAsk(t *testing.T) {
 	for line, want := range map[string]string{
 		"pause --help":    "never run and are not counted as skipped",
-		"dev --help":      "set ROTA_ETCD to an etcd binary",
-		"dev etcd --help": "in a checkout of the rota repository.\nElsewhere, set ROTA_ETCD",
+		"dev --help":      "the etcd in PATH is started, or that which ROTA_ETCD names",
+		"dev etcd --help": "in a checkout of the rota repository.\nElsewhere, it starts the etcd in PATH",
 	} {
 		code, out, _ := execute(t, strings.Fields(line)...)
 		assert.Equal(t, exit.OK, code, line)

@@ -21,11 +21,11 @@ func Command() *cobra.Command {
 		Long: `Dev starts a server on this host, for rota run and for programs under development, and keeps
 it running until Ctrl-C. Its data is in a temporary directory, is not synced to disk, and is
 deleted at the end. The first start builds etcd, or downloads ZooKeeper, into a cache. Etcd is built
-from a checkout of the rota repository: run the command in one, or set ROTA_ETCD to an etcd binary.`,
+from a checkout of the rota repository. Elsewhere, the etcd in PATH is started, or that which ROTA_ETCD names.`,
 	}
 	cmd.AddCommand(
 		storeCommand("etcd", "etcd", "Etcd keeps a server of etcd running. The first start builds it, in a checkout of the rota repository.\n"+
-			"Elsewhere, set ROTA_ETCD to an etcd binary.", func(ctx context.Context, log io.Writer) (*testserver.Cluster, error) {
+			"Elsewhere, it starts the etcd in PATH, or that which ROTA_ETCD names.", func(ctx context.Context, log io.Writer) (*testserver.Cluster, error) {
 			return testserver.Etcd(ctx, testserver.EtcdOptions{Log: log})
 		}),
 		storeCommand("zookeeper", "zk", "Zookeeper keeps a server of ZooKeeper running. The first start downloads it.", func(ctx context.Context, log io.Writer) (*testserver.Cluster, error) {

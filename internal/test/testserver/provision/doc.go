@@ -1,7 +1,7 @@
 // Package provision provides the servers for tests. It builds or downloads what is
 // missing on the machine into a cache, without privileges and outside the repository:
 //
-//   - etcd is built from the module internal/tools/etcd, which pins its version;
+//   - etcd is built from the module internal/tools/etcd, which pins its version; outside of a checkout it is that in $PATH;
 //   - ZooKeeper is taken from the system's Java libraries or, if there are none, from
 //     packages of the system's distribution, downloaded and extracted;
 //   - Quartz, with whose cron expressions those of package executor are compared, is taken like ZooKeeper;
@@ -15,7 +15,7 @@
 //	ROTA_ZOOKEEPER_CLASSPATH  the jars of ZooKeeper and its dependencies, separated by ':'; tested with 3.8
 //	ROTA_JAVA                 a java binary; tested with 17
 //	ROTA_QUARTZ_CLASSPATH     the jars of Quartz and slf4j, separated by ':'; tested with 2.3.2
-//	ROTA_IGNORE_SYSTEM        if not empty, Java, ZooKeeper and Quartz of the system are ignored
+//	ROTA_IGNORE_SYSTEM        if not empty, Java, ZooKeeper, Quartz and etcd of the system are ignored
 package provision
 
 // Names of the environment variables.
