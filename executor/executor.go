@@ -42,8 +42,8 @@ type Options struct {
 	RestartGrace time.Duration
 	// DrainTimeout is the time that Run and Shutdown give runs to finish before their contexts
 	// end. A shutdown then takes up to 8 s more: 5 s for handlers to return and 3 s to hand
-	// the shards over. Zero means 20 s, which fits into the 30 s of Kubernetes. A negative
-	// value ends the contexts at once.
+	// the shards over. Zero means 20 s. A negative value ends the contexts at once.
+	// The grace period of a container has to be 20 s longer; see docs/guide/kubernetes.md.
 	DrainTimeout time.Duration
 	// Workers bounds the concurrent runs of all jobs in this process, for jobs that share a
 	// scarce resource such as memory. Zero means no bound; then each job is bounded only by its

@@ -94,8 +94,8 @@ type Job struct {
 }
 
 // Handler runs one shard for one fire. Handle must return soon after ctx ends; context.Cause
-// reports why it ended: ErrDraining, ErrSessionLost, ErrTimeout, ErrOverlap or ErrCancelled. A run whose handler returns
-// an error or panics counts as failed, or is made again as Job.Retry says. An error after
+// reports why it ended: ErrDraining, ErrSessionLost, ErrTimeout, ErrOverlap, ErrCancelled or, with Always, ErrYield. A run
+// whose handler returns an error or panics counts as failed, or is made again as Job.Retry says. An error after
 // ErrDraining hands the run back instead, and another instance makes it again (see
 // Executor.Shutdown). A handler may be called for several shards at the same time. The Run is
 // the handler's to keep and change: it is a copy, on which nothing that rota decides or records depends. A handler

@@ -14,7 +14,7 @@ const (
 	cancelGrace = 5 * time.Second
 	// leaveTimeout bounds the wait for other instances to own the shards. Together with the
 	// two waits before, and with deliveryTimeout of the observers, a shutdown lasts at most 29 s by
-	// default: Kubernetes kills after 30 s.
+	// default: the documents ask for a grace period of 40 s.
 	leaveTimeout = 3 * time.Second
 	// recordTimeout bounds the wait for the store to record the drain once nothing runs. If
 	// the store does not answer, waiting longer is useless: the session expires.
