@@ -77,6 +77,11 @@ type Options struct {
 	DialOptions []grpc.DialOption
 }
 
+const (
+	defaultCallTimeout = 5 * time.Second
+	defaultAuditEvery  = time.Minute
+)
+
 // complete returns o with defaults for zero values, or an error that lists all problems.
 func (o Options) complete() (Options, error) {
 	var faults []error
@@ -115,10 +120,10 @@ func (o Options) complete() (Options, error) {
 		fault("CompactEvery is set although ReadOnly is")
 	}
 	if o.CallTimeout == 0 {
-		o.CallTimeout = 5 * time.Second
+		o.CallTimeout = defaultCallTimeout
 	}
 	if o.AuditEvery == 0 {
-		o.AuditEvery = time.Minute
+		o.AuditEvery = defaultAuditEvery
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

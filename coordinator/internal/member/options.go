@@ -62,6 +62,9 @@ type Options struct {
 	Clock func() time.Time
 }
 
+// defaultMaxClockSkew is the default of Options.MaxClockSkew.
+const defaultMaxClockSkew = 5 * time.Second
+
 // ErrNilRegistry is returned for a nil registry, which would panic in a goroutine later.
 var ErrNilRegistry = errors.New("registry is nil")
 
@@ -78,7 +81,7 @@ func New(reg registry.Registry, o Options) (*Member, error) {
 	}
 	o.Logger, o.Clock = contain.Logger(o.Logger), contain.Clock(o.Clock)
 	if o.MaxClockSkew == 0 {
-		o.MaxClockSkew = 5 * time.Second
+		o.MaxClockSkew = defaultMaxClockSkew
 	}
 	keys, err := record.NewKeys(o.Namespace, o.Group)
 	if err != nil {

@@ -107,8 +107,11 @@ var promises = []struct {
 	}},
 }
 
+// repository is the root of the repository.
+var repository = os.DirFS("../../..")
+
 func TestRepository(t *testing.T) {
-	tr, err := readTree(os.DirFS("../../.."))
+	tr, err := readTree(repository)
 	if err != nil {
 		t.Fatal(err)
 	}
