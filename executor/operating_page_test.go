@@ -5,7 +5,6 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,36 +16,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
-
-func TestOperatingPage_HasEveryLogLineAtItsLevel(t *testing.T) {
-	documented := map[string]string{}
-	for _, cells := range pageRows(t) {
-		if len(cells) == 4 && slices.Contains([]string{"DEBUG", "INFO", "WARN", "ERROR"}, cells[1]) {
-			documented[cells[0]] = cells[1]
-		}
-	}
-	logged := map[string]string{}
-	for _, dir := range []string{".", "../coordinator", "../handler", "../registry/backend", "../registry/etcd", "../registry/zookeeper", "../internal/cleartext"} {
-		for _, f := range sourcesBelow(t, dir) {
-			maps.Copy(logged, logLines(f))
-		}
-	}
-	for _, o := range outcomes {
-		logged[o.message] = o.level.String()
-		if o.more != "" {
-			logged[o.more] = o.level.String()
-		}
-	}
-	for _, message := range slices.Sorted(maps.Keys(logged)) {
-		assert.Equal(t, logged[message], documented[message], "%q", message)
-	}
-	for _, message := range slices.Sorted(maps.Keys(documented)) {
-		if logged[message] == "" && !strings.HasPrefix(message, "session is ") { // these are made of a state
-			assert.Fail(t, "no line has this message", "%q", message)
-		}
-	}
-	assert.Greater(t, len(logged), 50)
-}
 
 func TestOperatingPage_HasEveryProblem(t *testing.T) {
 	_, section, found := strings.Cut(page(t), "## Problems")
@@ -69,11 +38,6 @@ func page(t *testing.T) string {
 	text, err := os.ReadFile("../docs/operating/messages.md")
 	require.NoError(t, err)
 	return string(text)
-}
-
-func pageRows(t *testing.T) [][]string {
-	t.Helper()
-	return rows(page(t))
 }
 
 // rows returns the cells of the rows of all tables in a text.
@@ -105,20 +69,6 @@ func sourcesBelow(t *testing.T, dir string) (files []*ast.File) {
 	})
 	require.NoError(t, err)
 	return files
-}
-
-// logLines returns the messages that a file logs at INFO and above, with their levels.
-func logLines(f *ast.File) map[string]string {
-	out := map[string]string{}
-	ast.Inspect(f, func(n ast.Node) bool {
-		if call, ok := n.(*ast.CallExpr); ok {
-			if message, level := logCall(call); level != "" {
-				out[message] = level
-			}
-		}
-		return true
-	})
-	return out
 }
 
 // problemTexts returns the texts that the files assign to a variable or field named problem, or
@@ -200,37 +150,4 @@ func lastName(e ast.Expr) string {
 		return e.Sel.Name
 	}
 	return ""
-}
-
-// logCall returns the message and the level of a call that logs at INFO or above, and nothing
-// for other calls. A level that is a variable counts as ERROR.
-func logCall(call *ast.CallExpr) (message, level string) {
-	method, ok := call.Fun.(*ast.SelectorExpr)
-	if !ok {
-		return "", ""
-	}
-	at := 0
-	switch method.Sel.Name {
-	case "Info", "Warn", "Error":
-		level = strings.ToUpper(method.Sel.Name)
-	case "Log", "LogAttrs":
-		at, level = 2, "ERROR"
-	}
-	if level == "" || len(call.Args) <= at {
-		return "", ""
-	}
-	if at > 0 {
-		if l, ok := call.Args[1].(*ast.SelectorExpr); ok {
-			level = strings.ToUpper(strings.TrimPrefix(l.Sel.Name, "Level"))
-		}
-	}
-	text, ok := call.Args[at].(*ast.BasicLit)
-	if !ok {
-		return "", ""
-	}
-	message, err := strconv.Unquote(text.Value)
-	if err != nil || level == "DEBUG" {
-		return "", ""
-	}
-	return message, level
 }

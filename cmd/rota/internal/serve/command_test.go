@@ -2,10 +2,7 @@ package serve
 
 import (
 	"bytes"
-	"fmt"
 	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -121,23 +118,4 @@ func TestValidate_RefusesALargeFile(t *testing.T) {
 	info, statErr := os.Stat(path)
 	require.NoError(t, statErr)
 	assert.Greater(t, info.Size(), int64(jobsfile.MaxBytes))
-}
-
-var logCall = regexp.MustCompile(`log\.(Info|Warn|Error)\("([^"]+)"`)
-
-func TestJobsFilePage_HasEveryLogLineAtItsLevel(t *testing.T) {
-	page, err := os.ReadFile("../../../../docs/jobs-file.md")
-	require.NoError(t, err)
-	sources, err := filepath.Glob("*.go")
-	require.NoError(t, err)
-	found := 0
-	for _, path := range sources {
-		content, err := os.ReadFile(path)
-		require.NoError(t, err)
-		for _, call := range logCall.FindAllStringSubmatch(string(content), -1) {
-			found++
-			assert.Contains(t, string(page), fmt.Sprintf("| `%s` | %s |", call[2], strings.ToUpper(call[1])), path)
-		}
-	}
-	assert.GreaterOrEqual(t, found, 8)
 }

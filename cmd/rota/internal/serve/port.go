@@ -137,7 +137,7 @@ type portProblems struct{ slog.Handler }
 
 // Handle implements slog.Handler.
 func (h portProblems) Handle(ctx context.Context, r slog.Record) error {
-	problem := slog.NewRecord(r.Time, r.Level, "a port had a problem with a connection", r.PC)
+	problem := slog.NewRecord(r.Time, slog.LevelWarn, "a port had a problem with a connection", r.PC)
 	problem.AddAttrs(slog.String("problem", strings.TrimSpace(r.Message)))
 	return h.Handler.Handle(ctx, problem)
 }
