@@ -31,7 +31,6 @@ var statements = []statement{
 	{"executor", "defaultRetryMaxInterval", []string{"longest delay (#)", "`max_interval` | duration, such as `30s` | #"}},
 	{"executor", "defaultRetryFactor", []string{"factor (#)", "`factor` | number from 1 | #", "Factor is the quotient... Zero means #"}},
 	{"executor", "defaultRetryJitter", []string{"jitter (#)", "`jitter` | number from 0 | #", "Jitter spreads each delay... Zero means #"}},
-	{"registry/backend", "DefaultCallTimeout", []string{"`zookeeper.Options.CallTimeout` | #"}},
 	{"registry/etcd", "defaultCallTimeout", []string{"`zookeeper.Options.CallTimeout` | #", "CallTimeout bounds each call, in addition to the call's context. 0 means #"}},
 	{"registry/zookeeper", "defaultCallTimeout", []string{"`zookeeper.Options.CallTimeout` | #"}},
 	{"registry/etcd", "defaultAuditEvery", []string{"`zookeeper.Options.AuditEvery` | #"}},
@@ -56,6 +55,12 @@ var statements = []statement{
 	{"history", "MaxOutput", []string{"end of the output (#)"}},
 	{"cmd/rota/internal/serve", "defaultWaitForStore", []string{"`--wait-for-store` (#)"}},
 	{"cmd/rota/internal/serve", "historyCloseTimeout", []string{"waits up to # for its last records"}},
+	{"cmd/rota/internal/serve", "historyCloseTimeout + time.Second", []string{"and up to # more if the database of `history`"}},
+	{
+		"cmd/rota/internal/serve", "executor.defaultDrainTimeout + executor.cancelGrace + executor.leaveTimeout + executor.deliveryTimeout + historyCloseTimeout + time.Second",
+		[]string{", # with a history"},
+	},
+	{"cmd/rota/internal/view", "LateAfter", []string{"a fire has been due for longer than # (LATE)"}},
 	{"cmd/rota/internal/serve", "portTimeout", []string{"closes a connection that takes more than #"}},
 	{"cmd/rota/internal/serve", "maxConnections", []string{"of more than # connections"}},
 	{"cmd/rota/internal/secret", "MinLength", []string{"Values of at least # that `rota run` has read", "values of `from_file` and `from_env` of at least #"}},
@@ -74,6 +79,9 @@ var statements = []statement{
 	{"coordinator/internal/elector", "MissingGrace", []string{"one is missing for #"}},
 	{"coordinator/internal/eventlog", "quietTime", []string{"collected until they have paused for #"}},
 	{"coordinator/internal/eventlog", "maxDelay", []string{"have paused for 200 ms, for # at most"}},
+	{"coordinator/internal/claimer", "ClockJudgingTime", []string{"Its owner records that, and claims nothing for #", "The instance claims nothing for #"}},
+	{"coordinator/internal/leader", "keepRetired", []string{"keeps the definitions of jobs that it has deleted for #"}},
+	{"coordinator/internal/leader", "RegularCheck", []string{"| regular check | every #"}},
 	{"coordinator", "reownDelay", []string{"the shard is owned again after #"}},
 	{"internal/record", "MaxShards", []string{"`Job.Shards` | 1 | Up to #", "shards of a job | #"}},
 	{"internal/record", "MaxJobNameBytes", []string{"Identity of the job in its namespace, 1 to #"}},
@@ -127,5 +135,6 @@ var statements = []statement{
 
 	// Counts.
 	{"registry", "len(Registry)", []string{"has # methods. `Get` and `List`"}},
+	{"internal/test/simulate/replay", "len(edits)", []string{"with a runtime, edited in # places"}},
 	{"internal/test/budget", "perCommit", []string{"at least # jobs on average"}},
 }

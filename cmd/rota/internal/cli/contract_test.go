@@ -65,6 +65,21 @@ func TestPage_HasTheExitCodesOfTheHelp(t *testing.T) {
 	assert.Equal(t, named, commandsIn(rows[exit.NotMet]))
 }
 
+func TestPage_HasTheDefaultsOfTheFlags(t *testing.T) {
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	root, _ := newRoot(settings.New(nil), Streams{})
+	found := 0
+	for _, row := range regexp.MustCompile("(?m)^\\| [^|\n]*`--([a-z]+)`[^|\n]* \\|[^|\n]*\\|[^|\n]*\\| `([^`]+)` \\|$").FindAllStringSubmatch(string(text), -1) {
+		flag := root.PersistentFlags().Lookup(row[1])
+		if assert.NotNil(t, flag, row[1]) && flag.DefValue != "" { // a context or the backend has the others
+			found++
+			assert.Equal(t, flag.DefValue, row[2], "--%s", row[1])
+		}
+	}
+	assert.Positive(t, found)
+}
+
 // Each verb is run once without --yes. Those that ask are the ones that the page lists.
 func TestPage_ListsTheVerbsThatAsk(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {

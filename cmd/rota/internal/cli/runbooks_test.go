@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -403,8 +404,8 @@ func TestAlertsPage_HasEveryAlert(t *testing.T) {
 	var file struct {
 		Groups []struct {
 			Rules []struct {
-				Alert  string
-				Labels map[string]string
+				Alert, Expr, For string
+				Labels           map[string]string
 			}
 		}
 	}
@@ -423,6 +424,20 @@ func TestAlertsPage_HasEveryAlert(t *testing.T) {
 		documented = append(documented, m[1]+" | "+strings.ToLower(m[2]))
 	}
 	assert.Equal(t, rules, documented)
+
+	overdue := file.Groups[0].Rules[0]
+	pending, err := time.ParseDuration(overdue.For)
+	require.NoError(t, err)
+	_, limit, _ := strings.Cut(overdue.Expr, "> ")
+	seconds, err := strconv.Atoi(limit)
+	require.NoError(t, err)
+	minutes := []string{"no", "one", "two", "three", "four", "five", "six", "seven", "eight"}
+	after := minutes[int((time.Duration(seconds)*time.Second+pending)/time.Minute)] + " minutes"
+	assert.Contains(t, string(page), "## "+overdue.Alert+"\n\nCritical: a fire has been due for "+after)
+	assert.Contains(t, string(page), "its period plus "+minutes[seconds/60]+" minutes")
+	runbooks, err := os.ReadFile(operating + "runbooks.md")
+	require.NoError(t, err)
+	assert.Contains(t, string(runbooks), "After "+after+", the alert `"+overdue.Alert+"` fires")
 }
 
 // TestPages_LinkToHeadings finds links to headings that do not exist.

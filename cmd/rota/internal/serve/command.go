@@ -18,6 +18,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/secret"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/internal/registryurl"
+	"github.com/rota-dev/rota/registry"
 )
 
 // RunCommand returns the command "rota run". Clock returns the time of day for its instance; nil means
@@ -85,7 +86,7 @@ has a problem. As process 1 of a container, run also reaps orphaned processes.`,
 	f.IntVar(&o.workers, "workers", 0, "number of runs of all jobs at a time (default: no bound)")
 	f.IntVar(&o.weight, "weight", 0, "share of shards relative to other instances (default 1)")
 	f.StringToStringVar(&o.labels, "label", nil, "label of this instance, for run_on: NAME=VALUE, repeated")
-	f.DurationVar(&o.sessionTTL, "ttl", 10*time.Second, "time after which the shards of a silent instance move")
+	f.DurationVar(&o.sessionTTL, "ttl", registry.DefaultSessionTTL, "time after which the shards of a silent instance move")
 	f.DurationVar(&o.restartGrace, "restart-grace", 0, "time for which the shards wait for this instance after a stop or crash; needs --instance")
 	f.DurationVar(&o.drainTimeout, "drain-timeout", 20*time.Second, "time that runs have to finish after SIGTERM; the end takes up to 9 s more")
 	f.DurationVar(&o.waitForStore, "wait-for-store", defaultWaitForStore, "`time` to wait at the start for a store that does not answer (0: none)")

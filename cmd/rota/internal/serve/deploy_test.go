@@ -225,6 +225,21 @@ func flagOf(args []string, name string) string {
 	return ""
 }
 
+// The pages name the grace period of the manifests.
+func TestDeploy_PagesHaveTheGracePeriod(t *testing.T) {
+	want := readManifests(t).deployment.Spec.Template.Spec.GracePeriod
+	stated := regexp.MustCompile(`(?:terminationGracePeriodSeconds: |--stop-timeout |race period (?:of|to) |race period\.\*\* )(\d+)`)
+	for page, most := range map[string]int{"guide.md": 1, "guide/kubernetes.md": 2, "operating/deploying.md": 2} {
+		text, err := os.ReadFile(filepath.Join(repository, "docs", page))
+		require.NoError(t, err)
+		found := stated.FindAllStringSubmatch(string(text), -1)
+		assert.Len(t, found, most, page)
+		for _, m := range found {
+			assert.Equal(t, strconv.Itoa(want), m[1], "%s: %s", page, m[0])
+		}
+	}
+}
+
 func TestDeploy_ManifestsAgree(t *testing.T) {
 	m := readManifests(t)
 	for _, w := range []workload{m.deployment, m.state} {
