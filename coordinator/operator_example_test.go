@@ -63,7 +63,7 @@ func ExampleOperator_Override() {
 	// <nil>
 }
 
-// A stuck run is cancelled: its context ends with executor.ErrCancelled. It counts as failed and is not made again.
+// A stuck run is cancelled: its context ends with executor.ErrCancelled. Its handler returns an error, so it counts as failed; it is not made again.
 func ExampleOperator_Cancel() {
 	ctx := context.Background()
 	server := memory.New()
