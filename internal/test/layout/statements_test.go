@@ -19,13 +19,13 @@ var statements = []statement{
 	{"executor", "defaultDrainTimeout + cancelGrace + leaveTimeout", []string{"a shutdown takes at most #", "By default that takes at most #"}},
 	{"executor", "cancelGrace + leaveTimeout", []string{"A shutdown then takes up to # more"}},
 	{"executor", "cancelGrace + leaveTimeout + deliveryTimeout", []string{"the end takes up to # more", "The end takes up to # longer"}},
-	{"executor", "defaultDrainTimeout + cancelGrace + leaveTimeout + deliveryTimeout", []string{", # with observers", "a shutdown lasts at most #"}},
+	{"executor", "defaultDrainTimeout + cancelGrace + leaveTimeout + deliveryTimeout", []string{"a shutdown takes at most..., # with observers", "a shutdown lasts at most #"}},
 	{"coordinator/internal/member", "defaultMaxClockSkew", []string{
 		"`Options.MaxClockSkew` | #", "`MaxClockSkew` (#)", "MaxClockSkew (#", "MaxClockSkew is the allowed difference... Zero means #",
 	}},
 	{"executor", "defaultShards", []string{"`Job.Shards` | #", "`shards` | number, map or list | #", "into which each fire is divided... Zero means #"}},
 	{"executor", "defaultMaxAttempts", []string{"`Job.MaxAttempts` | #", "`Job.MaxAttempts` (#)", "`MaxAttempts` (#", "`max_attempts` | number from 1 | #", "MaxAttempts bounds the attempts... Zero means #"}},
-	{"executor", "maxRunningPerCPU", []string{"| # per CPU", "by default # per CPU", "Zero means # per CPU"}},
+	{"executor", "maxRunningPerCPU", []string{"`Job.MaxRunning` | # per CPU", "| `max_running` | number from 1 | # per CPU", "by default # per CPU", "Zero means # per CPU"}},
 	{"executor", "leastOfMaxRunning", []string{"per CPU, at least #", "per CPU and at least #", "per CPU that Go uses (`GOMAXPROCS`), at least #", "(GOMAXPROCS), and at least #"}},
 	{"executor", "defaultRetryInitial", []string{"first delay (#)", "`initial` | duration, such as `30s` | #", "Initial is the delay before the first retry... Zero means #"}},
 	{"executor", "defaultRetryMaxInterval", []string{"longest delay (#)", "`max_interval` | duration, such as `30s` | #", "MaxInterval bounds the delays... Zero means #"}},
@@ -59,7 +59,7 @@ var statements = []statement{
 	{"cmd/rota/internal/serve", "historyCloseTimeout + time.Second", []string{"and up to # more if the database of `history`"}},
 	{
 		"cmd/rota/internal/serve", "executor.defaultDrainTimeout + executor.cancelGrace + executor.leaveTimeout + executor.deliveryTimeout + historyCloseTimeout + time.Second",
-		[]string{", # with a history"},
+		[]string{"a shutdown takes at most..., # with a history"},
 	},
 	{"cmd/rota/internal/view", "LateAfter", []string{"a fire has been due for longer than # (LATE)"}},
 	{"cmd/rota/internal/serve", "portTimeout", []string{"closes a connection that takes more than #"}},
@@ -70,7 +70,7 @@ var statements = []statement{
 	// Bounds.
 	{"coordinator/internal/planning", "MaxRestartGrace", []string{"Needs `Instance`. At most #", "RestartGrace requires Instance, and is at most #", "refuses a grace above #", "names a longer one counts as #"}},
 	{"coordinator/internal/planning", "MaxWeight", []string{"relative to other instances, up to #"}},
-	{"coordinator/internal/planning", "maxEpochs", []string{"The plan holds # epochs at most", "If # are held", "fewer than # epochs", "# definitions are in use"}},
+	{"coordinator/internal/planning", "maxEpochs", []string{"The plan holds # epochs at most", "If # are held", "fewer than # epochs", "a new definition waits... # definitions are in use"}},
 	{"coordinator/internal/planning", "maxFreezes", []string{"of # jobs at most in one decision"}},
 	{"coordinator/internal/planning", "MaxUnoffered", []string{"A job that no instance has offered for # [skips]", "After # without an offer"}},
 	{"coordinator/internal/member", "minSessionTTL", []string{"the least is #"}},
@@ -132,7 +132,7 @@ var statements = []statement{
 
 	// Exit codes; tests of the command compare its own page.
 	{"cmd/rota/internal/exit", "Usage", []string{"Exit code # is a wrong file or flag", "and # if a flag or the file is wrong", "`rota validate` returns 0 or #"}},
-	{"cmd/rota/internal/exit", "Failed", []string{"A restart after exit code #", "# if the process could not join"}},
+	{"cmd/rota/internal/exit", "Failed", []string{"A restart after exit code #", "wait for the store, # if the process could not join"}},
 
 	// Counts.
 	{"registry", "len(Registry)", []string{"has # methods. `Get` and `List`"}},

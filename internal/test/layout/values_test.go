@@ -20,7 +20,7 @@ type statement struct {
 	// "cancelGrace + leaveTimeout". len counts the elements of a literal and the methods of an interface.
 	pkg, value string
 	// texts are the sentences that state it. "#" stands for the value, "..." for other words of the paragraph or row.
-	// Each occurs, and states the same value wherever it occurs.
+	// Each begins with words, occurs, and states the same value wherever it occurs.
 	texts []string
 }
 
@@ -105,14 +105,13 @@ func checkStatement(tr *tree, c *corpus, s statement) (faults []string) {
 		return []string{fmt.Sprintf("%s: %s: %v", s.pkg, s.value, err)}
 	}
 	for _, text := range s.texts {
-		found := c.pattern(text).FindAllStringSubmatchIndex(c.text, -1)
+		found := c.find(text)
 		if len(found) == 0 {
 			faults = append(faults, fmt.Sprintf("no document has %q, with the value of %s in %s", text, s.value, s.pkg))
 		}
 		for _, m := range found {
-			stated := c.text[m[2]:m[3]]
-			if got, err := parseStated(stated); err != nil || got != want {
-				faults = append(faults, fmt.Sprintf("%s: %q, but %s is %v in %s", c.source(m[0]), c.text[m[0]:m[1]], s.value, want, s.pkg))
+			if got, err := parseStated(m.value); err != nil || got != want {
+				faults = append(faults, fmt.Sprintf("%s: %q, but %s is %v in %s", m.source, m.text, s.value, want, s.pkg))
 			}
 		}
 	}
@@ -184,10 +183,29 @@ var numbers = []string{"zero", "one", "two", "three", "four", "five", "six", "se
 
 var valuePattern = `((?:[0-9](?:[0-9,.]*[0-9])?|an?\b|(?i:` + strings.Join(numbers, "|") + `))(?:[ -]?(?:ns|µs|ms|s|seconds?|m|min|minutes?|h|hours?|days|bytes?|KiB|MiB)\b)?)`
 
-func (c *corpus) pattern(text string) *regexp.Regexp {
-	p := regexp.QuoteMeta(text)
-	p = strings.ReplaceAll(p, `\.\.\.`, `[^\n]{0,900}?`)
-	return regexp.MustCompile(strings.Replace(p, "#", valuePattern, 1))
+// occurrence is a place where a document states a value.
+type occurrence struct{ source, text, value string }
+
+// find returns where the text of a statement occurs. It searches for the begin of the text first, as that is quick.
+func (c *corpus) find(text string) (found []occurrence) {
+	p := strings.ReplaceAll(regexp.QuoteMeta(text), `\.\.\.`, `.*?`)
+	pattern := regexp.MustCompile("^" + strings.Replace(p, "#", valuePattern, 1))
+	begin, _, _ := strings.Cut(text, "#")
+	begin, _, _ = strings.Cut(begin, "...")
+	if begin == "" {
+		return nil // each place would have to be searched
+	}
+	for at := 0; ; at++ {
+		next := strings.Index(c.text[at:], begin)
+		if next < 0 {
+			return found
+		}
+		at += next
+		line, _, _ := strings.Cut(c.text[at:], "\n")
+		if m := pattern.FindStringSubmatch(line); m != nil {
+			found = append(found, occurrence{c.source(at), m[0], m[1]})
+		}
+	}
 }
 
 // parseStated parses a value such as "20 s", "10,000", "32 KiB", "eight" or "a minute".
