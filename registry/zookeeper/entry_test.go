@@ -101,6 +101,16 @@ func TestZnode(t *testing.T) {
 
 func TestVersionCache(t *testing.T) {
 	key := func(i int) registry.Key { return registry.Key(fmt.Sprint("k", i)) }
+	t.Run("it holds the plans and claims records of 30,000 jobs, which claims use in turns", func(t *testing.T) {
+		var c versionCache
+		for i := range 60_000 {
+			c.put(registry.Key(fmt.Sprint("k", i)), &znode{}, 0)
+		}
+		for i := range 60_000 {
+			_, ok := c.get(registry.Key(fmt.Sprint("k", i)), 0)
+			require.True(t, ok, i)
+		}
+	})
 	t.Run("keeps the versions that were used last", func(t *testing.T) {
 		var c versionCache
 		for _, reaped := range []int32{0, 1} {

@@ -22,8 +22,10 @@ type cachedZnode struct {
 	reaped int32
 }
 
-// versionCacheSize is the minimum number of most recently used keys in the cache.
-const versionCacheSize = 4096
+// versionCacheSize is the minimum number of most recently used keys in the cache: the plans and claims records
+// of 30,000 jobs, which an instance checks and writes in turns. With fewer, each commit of many jobs reads all of its
+// keys before. An entry takes some 250 bytes, and there are at most twice as many.
+const versionCacheSize = 1 << 16
 
 func (c *versionCache) put(key registry.Key, n *znode, reaped int32) {
 	f := cachedZnode{*n, reaped}
