@@ -17,18 +17,24 @@ var (
 	ErrNoCompiler = errors.New("the operator has no compiler")
 )
 
+// MaxBackfill is how many fires of a job may wait to be backfilled.
+const MaxBackfill = record.MaxBackfill
+
+// maxListedFires bounds the fires that ListFires returns.
+const maxListedFires = 10_000
+
 // ListFires returns the fires of a job's present schedule from an instant to before another, ascending: those that
-// Backfill would run. It fails with ErrTooManyFires if there are more than 64, and names the instant at which to split
-// the window. It needs a compiler; see WithCompiler. Fires that count from the ends of runs are not known in advance.
+// Backfill would run, MaxBackfill at a time. It fails with ErrTooManyFires if there are more than 10,000, and names the
+// instant at which to split the window. It needs a compiler; see WithCompiler. Fires that count from the ends of runs are not known in advance.
 func (o *Operator) ListFires(ctx context.Context, job string, from, to time.Time) ([]time.Time, error) {
-	fires, err := o.listFires(ctx, job, from, to)
+	fires, err := o.listFires(ctx, job, from, to, maxListedFires)
 	if err != nil {
 		return nil, fmt.Errorf("fires of %q: %w", job, err)
 	}
 	return fires, nil
 }
 
-func (o *Operator) listFires(ctx context.Context, job string, from, to time.Time) ([]time.Time, error) {
+func (o *Operator) listFires(ctx context.Context, job string, from, to time.Time, most int) ([]time.Time, error) {
 	if o.compile == nil {
 		return nil, ErrNoCompiler
 	}
@@ -49,9 +55,9 @@ func (o *Operator) listFires(ctx context.Context, job string, from, to time.Time
 		if next.IsZero() || !next.Before(to) || !next.After(at) {
 			return fires, nil
 		}
-		if len(fires) == record.MaxBackfill {
+		if len(fires) == most {
 			return nil, fmt.Errorf("%w: the window has more than %d; its first %d end before %v, where the next window can begin",
-				ErrTooManyFires, record.MaxBackfill, record.MaxBackfill, next.UTC().Format(time.RFC3339Nano))
+				ErrTooManyFires, most, most, next.UTC().Format(time.RFC3339Nano))
 		}
 		fires = append(fires, next.UTC())
 		at = next
@@ -81,7 +87,7 @@ func (o *Operator) backfill(ctx context.Context, job string, from, to time.Time,
 	if now := time.Now(); to.After(now) {
 		return nil, invalidArgument(fmt.Errorf("the window ends at %v, after now: the schedule runs later fires itself", to.Format(time.RFC3339)))
 	}
-	fires, err := o.listFires(ctx, job, from, to)
+	fires, err := o.listFires(ctx, job, from, to, record.MaxBackfill)
 	if err != nil {
 		return nil, err
 	}

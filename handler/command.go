@@ -122,7 +122,7 @@ type ExitError struct {
 // Error returns the exit code or signal, and the last line of the standard error or, if that is
 // empty, of the standard output.
 func (e *ExitError) Error() string {
-	text := fmt.Sprintf("exit status %d", e.Code)
+	text := fmt.Sprintf("exit code %d", e.Code)
 	if e.Signal != nil {
 		text = "signal: " + e.Signal.String()
 	}

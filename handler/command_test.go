@@ -182,10 +182,10 @@ func TestCommand_ExitCodes(t *testing.T) {
 	}{
 		{"exit 0", "", 0, nil, false},
 		{"exit 24", "", 0, nil, false},
-		{"exit 3", "exit status 3", 3, nil, false},
-		{"echo begin; echo disk full >&2; echo; echo end; exit 3", "exit status 3: disk full", 3, nil, false},
-		{"echo begin; printf end; echo >&2; exit 3", "exit status 3: end", 3, nil, false},
-		{"exit 64", "exit status 64", 64, nil, true},
+		{"exit 3", "exit code 3", 3, nil, false},
+		{"echo begin; echo disk full >&2; echo; echo end; exit 3", "exit code 3: disk full", 3, nil, false},
+		{"echo begin; printf end; echo >&2; exit 3", "exit code 3: end", 3, nil, false},
+		{"exit 64", "exit code 64", 64, nil, true},
 		{"kill -9 $$", "signal: killed", -1, syscall.SIGKILL, false},
 		{"kill -TERM $$", "signal: terminated", -1, syscall.SIGTERM, false},
 	} {
@@ -211,7 +211,7 @@ func TestCommand_ErrorHasTheEndOfTheOutput(t *testing.T) {
 	h := Shell(`i=0; while [ $i -lt 2000 ]; do echo "line $i of the output"; i=$((i+1)); done; exit 1`)
 	h.Logger = slog.New(slog.DiscardHandler)
 	err := h.Handle(t.Context(), run())
-	assert.EqualError(t, err, "exit status 1: line 1999 of the output")
+	assert.EqualError(t, err, "exit code 1: line 1999 of the output")
 	var exit *ExitError
 	require.ErrorAs(t, err, &exit)
 	assert.Len(t, exit.Tail, maxTail)
@@ -247,7 +247,7 @@ func TestCommand_EndOfContext(t *testing.T) {
 	}{
 		{"sends SIGTERM", `echo ready; exec sleep 600`, "stop: signal: terminated: ready"},
 		{"sends SIGTERM to the whole group", `sh -c 'echo ready; exec sleep 600'; exit 9`, "stop: signal: terminated: ready"},
-		{"leaves the exit code to the program", `trap 'echo interrupted >&2; exit 7' TERM; echo ready; while :; do sleep 0.01; done`, "stop: exit status 7: interrupted"},
+		{"leaves the exit code to the program", `trap 'echo interrupted >&2; exit 7' TERM; echo ready; while :; do sleep 0.01; done`, "stop: exit code 7: interrupted"},
 		{"counts exit code 0 as complete", `trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done`, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -307,7 +307,7 @@ func TestCommand_ErrorReachesTheStatusOfTheJob(t *testing.T) {
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		st, err := ex.Status(t.Context(), "backup")
-		return err == nil && len(st.Failures) == 1 && st.Failures[0].Error == "exit status 3: no space left on /backup"
+		return err == nil && len(st.Failures) == 1 && st.Failures[0].Error == "exit code 3: no space left on /backup"
 	}, patience, tick)
 	assert.Equal(t, []string{"stderr: no space left on /backup"}, log.lines())
 }
@@ -373,7 +373,7 @@ func TestCommand_AFilterThatFailsEndsNeitherTheProcessNorTheProgram(t *testing.T
 					return badFilter{to, method, do, &atomic.Bool{}}
 				}
 				err := h.Handle(t.Context(), run())
-				assert.ErrorContains(t, err, "exit status 3: on stderr", "a filter that returns an error does not break the pipe")
+				assert.ErrorContains(t, err, "exit code 3: on stderr", "a filter that returns an error does not break the pipe")
 				failures := 0
 				for _, r := range log.records {
 					if r.Message == "filter of the output failed" {
@@ -392,5 +392,5 @@ func TestCommand_AFilterThatFailsEndsNeitherTheProcessNorTheProgram(t *testing.T
 func TestCommand_ALoggerThatPanicsDoesNotEndTheProcess(t *testing.T) {
 	h := Shell("echo done; exit 3")
 	h.Logger = slog.New(handlerFunc(func(slog.Record) { panic("bad logger") }))
-	assert.EqualError(t, h.Handle(t.Context(), run()), "exit status 3: done")
+	assert.EqualError(t, h.Handle(t.Context(), run()), "exit code 3: done")
 }

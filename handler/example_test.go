@@ -61,7 +61,7 @@ func ExampleShell() {
 	var permanent *executor.PermanentError
 	fmt.Println(errors.As(err, &exit) && exit.Code == 64, errors.As(err, &permanent))
 	// Output:
-	// exit status 64: no such region
+	// exit code 64: no such region
 	// true true
 }
 

@@ -137,11 +137,11 @@ func TestOutput_TailBeginsWithAWholeCharacter(t *testing.T) {
 
 func TestExcerpt(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{"", "exit status 1"},
-		{"progress 1%\rprogress 2%", "exit status 1: progress 2%"},
-		{"\x1b[31mred\x07", "exit status 1:  [31mred"},
-		{"\xffé", "exit status 1: ?é"},
-		{strings.Repeat("é", 100), "exit status 1: " + strings.Repeat("é", 60) + "..."},
+		{"", "exit code 1"},
+		{"progress 1%\rprogress 2%", "exit code 1: progress 2%"},
+		{"\x1b[31mred\x07", "exit code 1:  [31mred"},
+		{"\xffé", "exit code 1: ?é"},
+		{strings.Repeat("é", 100), "exit code 1: " + strings.Repeat("é", 60) + "..."},
 	} {
 		got := (&ExitError{Code: 1, last: c.text}).Error()
 		assert.Equal(t, strings.Join(strings.Fields(c.want), " "), strings.Join(strings.Fields(got), " "), fmt.Sprintf("%q", c.text))

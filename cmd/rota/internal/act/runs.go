@@ -190,6 +190,9 @@ Repeating it runs the fires once more. --stop drops the fires that have not begu
 						return err
 					}
 					text := fmt.Sprintf("would run %s of %s", view.CountOf(len(fires), "fire"), args[0])
+					if most := coordinator.MaxBackfill; len(fires) > most {
+						text += fmt.Sprintf("; at most %d may wait: begin with --to %s", most, fires[most].Format(time.RFC3339Nano))
+					}
 					return c.print(cmd, view.Done{Verb: "backfill", Jobs: args, DryRun: true, Fires: fires, Text: text})
 				})
 			}

@@ -133,7 +133,7 @@ jobs:
 	code, out, errs := execute(t, "runs", "settle", "--file", file)
 	require.Equal(t, exit.OK, code, errs)
 	assert.Regexp(t, `(?m)^0 .+ web-1 .+ succeeded +-$`, out)
-	assert.Regexp(t, `(?m)^1 .+ web-1 .+ failed +exit status 3: no paper$`, out)
+	assert.Regexp(t, `(?m)^1 .+ web-1 .+ failed +exit code 3: no paper$`, out)
 	_, out, _ = execute(t, "runs", "settle", "--file", file, "--failed", "-o", "json")
 	assert.Contains(t, out, `no paper`)
 	for want, args := range map[string][]string{

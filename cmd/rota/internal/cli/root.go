@@ -45,7 +45,8 @@ func Run(ctx context.Context, schemes registryurl.Schemes, args []string, io Str
 func run(ctx context.Context, s *settings.Settings, args []string, io Streams) int {
 	root, began := newRoot(s, io)
 	root.SetArgs(slices.Concat([]string{}, args)) // of nil, cobra takes those of the process, also in tests
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
+	err = s.AdviseJob(ctx, err, cmd.Flags().Args())
 	s.Close()
 	switch e, ok := err.(*exit.Error); {
 	case err == nil || exit.Interrupted(ctx, err):

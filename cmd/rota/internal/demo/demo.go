@@ -51,8 +51,8 @@ By default, the registry is in memory and the instances are goroutines of this p
 to kill one is to disconnect it. With --registry, each instance is a process, which is
 killed with SIGKILL. Demo deletes its records from the registry when it ends.
 
-The last line is "demo ok: ..." with exit status 0, or "demo failed: ..." with the
-reason and exit status 1.`,
+The last line is "demo ok: ..." with exit code 0, or "demo failed: ..." with the
+reason and exit code 1.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.dir == "" {

@@ -7,6 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/spelling"
 	"github.com/rota-dev/rota/internal/registryurl"
 )
 
@@ -125,35 +126,7 @@ func (r *reader) entries(n *yaml.Node) (all []place) {
 	return all
 }
 
-// suggest returns the name among names that a misspelt one probably means, or "".
-func suggest(word string, names []string) string {
-	word = strings.ToLower(strings.ReplaceAll(word, "-", "_"))
-	best, least := "", 1+len(word)/3
-	for _, name := range names {
-		if d := editDistance(word, name); d <= least && (best == "" || d < least) {
-			best, least = name, d
-		}
-	}
-	return best
-}
-
-// editDistance returns how many letters must be added, removed or replaced to make b of a.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
+// suggest returns the key among keys that a misspelt one probably means, or "".
+func suggest(key string, keys []string) string {
+	return spelling.Nearest(strings.ToLower(strings.ReplaceAll(key, "-", "_")), keys)
 }

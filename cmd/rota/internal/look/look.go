@@ -3,8 +3,6 @@ package look
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -95,7 +93,7 @@ func (c *commands) job() *cobra.Command {
 			return c.show(cmd, func(ctx context.Context, op *coordinator.Operator, _ group) (screen.View, error) {
 				st, err := op.Status(ctx, args[0])
 				if err != nil {
-					return nil, adviseJob(err)
+					return nil, err
 				}
 				var group coordinator.Intent
 				if st.GroupPaused {
@@ -126,14 +124,6 @@ func nextFires(st *coordinator.Status, n int) []time.Time {
 	return fires
 }
 
-// adviseJob adds to an error for an unknown job how to find the jobs.
-func adviseJob(err error) error {
-	if errors.Is(err, coordinator.ErrUnknownJob) {
-		return fmt.Errorf("%w; rota jobs lists the jobs of the group", err)
-	}
-	return err
-}
-
 func (c *commands) shards() *cobra.Command {
 	var owner string
 	cmd := &cobra.Command{
@@ -152,7 +142,7 @@ func (c *commands) shards() *cobra.Command {
 			return c.show(cmd, func(ctx context.Context, op *coordinator.Operator, _ group) (screen.View, error) {
 				st, err := op.Status(ctx, args[0])
 				if err != nil {
-					return nil, adviseJob(err)
+					return nil, err
 				}
 				for s := range chosen.All() {
 					if s >= st.Shards {
@@ -225,7 +215,7 @@ func readDecisions(ctx context.Context, op *coordinator.Operator, jobs []string,
 		seen[job] = true
 		st, err := op.Status(ctx, job)
 		if err != nil {
-			return nil, adviseJob(err)
+			return nil, err
 		}
 		all = append(all, st)
 	}
@@ -249,7 +239,7 @@ Without JOB, it lists the latter. Records keep the last 32 of each.`,
 				job := strings.Join(args, "")
 				if job != "" {
 					if ofJob, err = op.Acts(ctx, job); err != nil {
-						return nil, adviseJob(err)
+						return nil, err
 					}
 				}
 				return view.ActsOf(job, ofJob, ofGroup, time.Now()), nil

@@ -49,7 +49,7 @@ that schedule, and needs no registry.`,
 			return c.show(cmd, func(ctx context.Context, op *coordinator.Operator, _ group) (screen.View, error) {
 				st, err := op.Status(ctx, args[0])
 				if err != nil {
-					return nil, adviseJob(err)
+					return nil, err
 				}
 				return nextOfJob(&st, o.count)
 			})

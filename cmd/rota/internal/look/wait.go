@@ -40,7 +40,7 @@ func (c *commands) wait() *cobra.Command {
 				return err
 			}
 			if err := Await(cmd.Context(), op, args[0], timeout, holds); err != nil {
-				return adviseJob(err)
+				return err
 			}
 			verb := "is"
 			if condition == "moved" {

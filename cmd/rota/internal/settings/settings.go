@@ -17,6 +17,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/historyurl"
+	"github.com/rota-dev/rota/cmd/rota/internal/spelling"
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/registryurl"
@@ -334,6 +335,32 @@ func (s *Settings) ExplainFailure(err error) error {
 	}
 	return err
 }
+
+// AdviseJob adds to an error for an unknown job the job that one of the arguments probably means, or how to find the
+// jobs.
+func (s *Settings) AdviseJob(ctx context.Context, err error, args []string) error {
+	if !errors.Is(err, coordinator.ErrUnknownJob) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, adviceTimeout)
+	defer cancel()
+	var meant []string
+	if op, opErr := s.Operator(ctx); opErr == nil {
+		names, _ := op.JobNames(ctx) // without them, the advice is the general one
+		for _, arg := range args {
+			if name := spelling.Nearest(arg, names); name != "" && !slices.Contains(names, arg) {
+				meant = append(meant, name)
+			}
+		}
+	}
+	if len(meant) == 0 {
+		return fmt.Errorf("%w; rota jobs lists the jobs of the group", err)
+	}
+	return fmt.Errorf("%w; did you mean %s?", err, strings.Join(meant, ", "))
+}
+
+// adviceTimeout bounds the search for advice.
+const adviceTimeout = 2 * time.Second
 
 // Operator returns an Operator for the group, connected to the registry, which knows the schedules
 // of package executor.
