@@ -36,6 +36,7 @@ var cases = slices.Concat(
 	rotaStorms("etcd", 2),
 	stormCases("rota", "zookeeper", 2, 100, 500, 2000, 5000, 10000),
 	rotaStorms("zookeeper", 2),
+	floorCases(),
 	shardCases(),
 	outageCases(),
 	failoverCases(),

@@ -29,7 +29,7 @@ func (c failover) run(ctx context.Context, o options) (map[string]float64, error
 	if err := f.awaitSteady(ctx, sets); err != nil {
 		return nil, err
 	}
-	if err := f.awaitBalanced(ctx, c.jobs); err != nil {
+	if err := f.awaitBalanced(ctx, c.jobs, 0.75); err != nil {
 		return nil, err
 	}
 	victim := f.workers[len(f.workers)-1]
@@ -68,11 +68,11 @@ func (f *fleet) awaitSteady(ctx context.Context, sets []jobSet) error {
 	return pause(ctx, settleTime)
 }
 
-// awaitBalanced waits until each worker runs most of its part of the shards.
-func (f *fleet) awaitBalanced(ctx context.Context, jobs jobSet) error {
+// awaitBalanced waits until each worker runs a fraction of its fair part of the shards.
+func (f *fleet) awaitBalanced(ctx context.Context, jobs jobSet, fraction float64) error {
 	ctx, cancel := context.WithTimeout(ctx, f.options.patience)
 	defer cancel()
-	enough := jobs.Count * jobs.Shards / len(f.workers) * 3 / 4
+	enough := int(fraction * float64(jobs.Count*jobs.Shards/len(f.workers)))
 	for {
 		fewest := jobs.Count * jobs.Shards
 		for _, w := range f.workers {

@@ -21,6 +21,7 @@ var sections = []section{
 	{"machine", renderMachine},
 	{"storms", renderTable(isStorm, "held", "fires/s", "starved", "p50", "p99", "max")},
 	{"costs", renderTable(isStorm, "client CPU", "server CPU", "sent", "received", "transactions", "start")},
+	{"floors", renderTable(hasPrefix("floor-"), "held", "p50", "p99", "max", "client CPU", "server CPU", "sent", "transactions")},
 	{"peers", renderTable(isPeerStorm, "held", "lost", "doubled", "p50", "p99", "client CPU", "server CPU", "sent", "transactions")},
 	{"promises", renderPromises},
 	{"shards", renderTable(hasPrefix("shards-"), "held", "p50", "p99", "max", "client CPU", "server CPU", "sent", "transactions")},

@@ -19,6 +19,11 @@ var libraryPromises = map[string]promise{
 		idiom:    "executor.Job; a claim is committed before the run",
 		failover: "runs of a crashed instance are made again", fireTime: "yes, with a fence", sharding: "yes",
 	},
+	"floor": {
+		idiom:    "the commits of rota alone",
+		mayLose:  true,
+		failover: "nothing", fireTime: "no", sharding: "no",
+	},
 	"gocron": {
 		idiom:   "CronJob, WithDistributedLocker(redislock)",
 		mayLose: true, mayDouble: true,

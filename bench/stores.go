@@ -88,9 +88,12 @@ func isEtcdWrite(counter string) bool {
 	return false
 }
 
-// startZooKeeper starts a single ZooKeeper that syncs to disk.
+// startZooKeeper starts a single ZooKeeper that syncs to disk, with a heap for production and all
+// optimizations of its Java machine.
 func startZooKeeper(ctx context.Context) (*store, error) {
-	c, err := testserver.ZooKeeper(ctx, testserver.ZooKeeperOptions{Log: os.Stderr, Lines: []string{"forceSync=yes"}})
+	c, err := testserver.ZooKeeper(ctx, testserver.ZooKeeperOptions{
+		Log: os.Stderr, Lines: []string{"forceSync=yes"}, JVM: []string{"-Xmx1g"},
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -64,6 +64,7 @@ type library interface {
 // libraries creates each library. The log receives all runs.
 var libraries = map[string]func(a assignment, runs *runLog, log *slog.Logger) (library, error){
 	"rota":          newRota,
+	"floor":         newFloor,
 	"gocron":        newGocron,
 	"dcron":         newDcron,
 	"asynq":         newAsynq,

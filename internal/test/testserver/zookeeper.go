@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,6 +41,9 @@ type ZooKeeperOptions struct {
 	SyncTicks int
 	// Lines are appended to the configuration of each server.
 	Lines []string
+	// JVM are the options of each Java machine. Nil means a small heap and a quick start,
+	// which make a server several times slower under load.
+	JVM []string
 }
 
 // ZooKeeper starts ZooKeeper. It returns when all members serve.
@@ -178,15 +182,17 @@ func (z *zookeeper) plainPort(m *Member) *freeport.Port {
 func (z *zookeeper) configPath(m *Member) string { return filepath.Join(m.dir, "zoo.cfg") }
 
 func (z *zookeeper) command(m *Member) *exec.Cmd {
-	args := []string{
-		// Small heap, fast start.
-		"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+	jvm := z.options.JVM
+	if jvm == nil {
+		jvm = []string{"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}
+	}
+	args := append(slices.Clone(jvm),
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 		// It logs a page of warnings for each connection that ends.
 		"-Dorg.slf4j.simpleLogger.log.org.apache.zookeeper.server.NIOServerCnxn=error",
 		// Does not double the pause after each unheard vote of an election.
 		"-Dzookeeper.fastleader.maxNotificationInterval=400",
-	}
+	)
 	if z.options.SuperPassword != "" {
 		sum := sha1.Sum([]byte("super:" + z.options.SuperPassword)) // as the scheme requires
 		digest := "super:" + base64.StdEncoding.EncodeToString(sum[:])
