@@ -35,6 +35,7 @@ func TestLeader_KnowsItsOwnWrites(t *testing.T) {
 	l.recordPlan(planning.Change{Segment: "job", Plan: known}, registry.Rev{Seq: 30})
 	assert.Empty(t, l.View.EditedPlans)
 	assert.False(t, l.detectPlanEdit(written(30)))
+	assert.False(t, l.detectPlanEdit(written(25)), "an earlier write of this term, delivered late")
 	assert.True(t, l.detectPlanEdit(feed.Update[*record.Plan]{Name: "job", Deleted: true}))
 	l.View.Live = nil
 	assert.False(t, l.detectPlanEdit(feed.Update[*record.Plan]{Name: "job", Deleted: true}), "no live instance offers the job")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/complete"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/cmd/rota/internal/look"
 	"github.com/rota-dev/rota/cmd/rota/internal/past"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
@@ -263,7 +264,7 @@ With --wait, it returns when the instance owns none: with exit code 4 if the tim
 			return c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
 				err := op.Drain(ctx, args[0])
 				if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, registry.ErrUnavailable) {
-					return exit.NotMetf("after %v: %w", timeout, err)
+					return look.NotMet(cmd.Context(), op, "after %v: %v", timeout, err)
 				}
 				if err != nil {
 					return err

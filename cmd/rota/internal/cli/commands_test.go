@@ -293,6 +293,23 @@ func TestDrain_ReportsTheEndOfTheWait(t *testing.T) {
 	})
 }
 
+func TestWaits_FailIfTheStoreIsAwayAtTheirEnd(t *testing.T) {
+	for _, line := range []string{
+		"drain web-2 --wait --wait-timeout 1m", "wait tenants --for idle --timeout 1m", "retire export --yes --wait --wait-timeout 1m",
+		"trigger tenants --shards 11 --wait --wait-timeout 1m",
+	} {
+		t.Run(line, func(t *testing.T) {
+			inFleet(t, func(t *testing.T, f *fleet) {
+				incident(f)
+				time.AfterFunc(2*time.Second, func() { f.server.Partition("console") })
+				r := f.run(line)
+				assert.Equal(t, exit.Failed, r.code, "nobody knows whether the condition holds: %s", r.err)
+				assert.Contains(t, r.err, "the store does not answer")
+			})
+		})
+	}
+}
+
 func TestDrain_NotesADeadInstanceThatIsOnRecord(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		incident(f)

@@ -61,8 +61,7 @@ func (c *commands) wait() *cobra.Command {
 // would read the whole group.
 const pollEvery = 500 * time.Millisecond
 
-// Await reads a job until a condition holds. When the time is over, it fails with exit.NotMet and the
-// reason.
+// Await reads a job until a condition holds. When the time is over, it fails with NotMet and the reason.
 func Await(ctx context.Context, op *coordinator.Operator, job string, timeout time.Duration, holds view.Condition) error {
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -87,7 +86,21 @@ func Await(ctx context.Context, op *coordinator.Operator, job string, timeout ti
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			return exit.NotMetf("%s after %v: %s", job, timeout, why)
+			return NotMet(ctx, op, "%s after %v: %s", job, timeout, why)
 		}
 	}
+}
+
+// confirmTimeout bounds the read that confirms that the store answers.
+const confirmTimeout = 5 * time.Second
+
+// NotMet returns the error of a wait whose time is over: exit.NotMet, or another one if the store does not answer now,
+// since nobody knows then whether the condition holds.
+func NotMet(ctx context.Context, op *coordinator.Operator, format string, args ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
+	defer cancel()
+	if _, err := op.Intent(ctx, ""); err != nil {
+		return fmt.Errorf("%s; the store does not answer: %w", fmt.Sprintf(format, args...), err)
+	}
+	return exit.NotMetf(format, args...)
 }
