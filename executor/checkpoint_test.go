@@ -294,10 +294,17 @@ func TestRun_Logger(t *testing.T) {
 		f.start("a", executor.Options{Logger: slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelError}))}, 1,
 			func(_ context.Context, r *executor.Run) error {
 				r.Logger().Error("from the handler")
+				r.SetTraceID("7f")
+				r.Logger().Error("from a trace")
 				return nil
 			})
 		until(1)
 		assert.Contains(t, text.String(), `msg="from the handler" namespace=test group=default instance=a job=job shard=0 run=test/default/job/0/2000-01-01T00:01:00Z/1 attempt=1`)
+		assert.Contains(t, text.String(), `msg="from a trace" namespace=test group=default instance=a job=job shard=0 run=test/default/job/0/2000-01-01T00:01:00Z/1 attempt=1 trace_id=7f`)
 	})
-	t.Run("of a Run written by hand is derived from the default", func(t *testing.T) { assert.NotNil(t, (&executor.Run{}).Logger()) })
+	t.Run("of a Run written by hand is derived from the default", func(t *testing.T) {
+		var r executor.Run
+		r.SetTraceID("7f")
+		assert.NotNil(t, r.Logger())
+	})
 }

@@ -37,7 +37,7 @@ type claimedRun struct {
 	task   task
 	signal yieldSignal
 	gate   gate
-	items  itemCounts
+	notes  runNotes
 	queued bool // it waited for a worker; set before the handler is called
 
 	called   time.Time // when the handler was called, zero before that; guarded by claimedRuns.mu
@@ -56,7 +56,7 @@ func (c *claimedRun) isRunning() bool { return !c.called.IsZero() && !c.returned
 // newRun returns another Run of c, since the handler may change the one that it was given.
 func (c *claimedRun) newRun() *Run {
 	r := c.claim.newRun(c.task.shard)
-	r.items = &c.items
+	r.notes = &c.notes
 	if c.queued && r.Reason == Scheduled {
 		r.Reason = Queued
 	}

@@ -76,8 +76,8 @@ func (c *claimedRun) observeEnded(ctx context.Context, began time.Time, how outc
 // observeOutcome reports the end of a run.
 func (e *Executor) observeOutcome(r *Run, began time.Time, how Outcome, err error) {
 	ended := RunEnded{Run: r.Info(), Ended: e.clock().UTC(), Outcome: how, Err: err}
-	if r.items != nil {
-		ended.ItemsFetched, ended.ItemsProcessed = r.items.fetched.Load(), r.items.processed.Load()
+	if n := r.notes; n != nil {
+		ended.ItemsFetched, ended.ItemsProcessed, ended.TraceID = n.fetched.Load(), n.processed.Load(), n.traceID()
 	}
 	if !began.IsZero() {
 		ended.Started = ended.Ended.Add(-time.Since(began))

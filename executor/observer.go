@@ -89,6 +89,8 @@ type RunEnded struct {
 	Err error
 	// ItemsFetched and ItemsProcessed are the sums of Run.CountItems.
 	ItemsFetched, ItemsProcessed int64
+	// TraceID is that of Run.SetTraceID.
+	TraceID string
 }
 
 // Outcome is how a run ended. The zero value is none.

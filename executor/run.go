@@ -55,18 +55,36 @@ type Run struct {
 	signal *yieldSignal // nil for a literal
 	log    *slog.Logger // nil for a literal
 	saved  []byte       // the checkpoint of a literal
-	items  *itemCounts  // nil for a literal
+	notes  *runNotes    // nil for a literal
 }
 
-// itemCounts counts the items of a run.
-type itemCounts struct{ fetched, processed atomic.Int64 }
+// runNotes are the notes of a handler about its run, for observers.
+type runNotes struct {
+	fetched, processed atomic.Int64           // items
+	trace              atomic.Pointer[string] // nil without a trace
+}
+
+func (n *runNotes) traceID() string {
+	if id := n.trace.Load(); id != nil {
+		return *id
+	}
+	return ""
+}
 
 // CountItems adds to the numbers of items that the run has fetched and processed, for RunEnded and the history.
 // handler.Dataflow does so for its items. It may be called concurrently. A Run that is a literal counts nothing.
 func (r *Run) CountItems(fetched, processed int) {
-	if r.items != nil {
-		r.items.fetched.Add(int64(fetched))
-		r.items.processed.Add(int64(processed))
+	if r.notes != nil {
+		r.notes.fetched.Add(int64(fetched))
+		r.notes.processed.Add(int64(processed))
+	}
+}
+
+// SetTraceID sets the trace of the run, for RunEnded, the history and loggers that Logger returns from then on. Middleware
+// of package rotaotel does so. The last call counts. It may be called concurrently. A Run that is a literal keeps none.
+func (r *Run) SetTraceID(id string) {
+	if r.notes != nil {
+		r.notes.trace.Store(&id)
 	}
 }
 

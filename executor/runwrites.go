@@ -84,14 +84,18 @@ func (r *Run) Yield() <-chan struct{} {
 	return r.signal.channel()
 }
 
-// Logger returns the logger of the executor with the attributes job, shard, run and attempt. For a
-// Run that is a literal, it is derived from slog.Default.
+// Logger returns the logger of the executor with the attributes job, shard, run and attempt, and trace_id after
+// SetTraceID. For a Run that is a literal, it is derived from slog.Default.
 func (r *Run) Logger() *slog.Logger {
 	log := r.log
 	if log == nil {
 		log = slog.Default()
 	}
-	return log.With("job", r.Job, "shard", r.Shard, "run", r.ID, "attempt", r.Attempt)
+	log = log.With("job", r.Job, "shard", r.Shard, "run", r.ID, "attempt", r.Attempt)
+	if r.notes != nil && r.notes.traceID() != "" {
+		log = log.With("trace_id", r.notes.traceID())
+	}
+	return log
 }
 
 // gate refuses writes of a run whose context has ended. That may be before its handler

@@ -34,7 +34,7 @@ func newRun(e executor.RunEnded) Run {
 	run := runOfInfo(e.Run)
 	run.Reason, run.Fence, run.Shards, run.Targets = e.Run.Reason.String(), e.Run.Fence, e.Run.Shards, e.Run.Targets
 	run.Started, run.Ended, run.Outcome = e.Started, e.Ended, Outcome(e.Outcome.String())
-	run.ItemsFetched, run.ItemsProcessed = e.ItemsFetched, e.ItemsProcessed
+	run.ItemsFetched, run.ItemsProcessed, run.TraceID = e.ItemsFetched, e.ItemsProcessed, e.TraceID
 	if e.Err == nil {
 		return run
 	}
@@ -42,8 +42,9 @@ func newRun(e executor.RunEnded) Run {
 	var exit interface{ ExitCode() int }
 	if errors.As(e.Err, &exit) {
 		_ = contain.Call("ExitCode", func() error {
-			code := exit.ExitCode()
-			run.ExitCode = &code
+			if code := exit.ExitCode(); code >= 0 { // -1 is a signal
+				run.ExitCode = &code
+			}
 			return nil
 		})
 	}

@@ -20,7 +20,7 @@ import (
 func TestObserver_RecordsAFleet(t *testing.T) {
 	rotatest.Run(t, func(f *rotatest.Fleet) {
 		ring := NewRing(1000)
-		annotate := func(e executor.RunEnded, r *Run) { r.TraceID = "trace of " + e.Run.Key }
+		annotate := func(_ executor.RunEnded, r *Run) { r.TraceID = "annotated " + r.TraceID }
 		rec := New(ring, Options{Namespace: rotatest.Namespace, Instance: "a", Keep: KeepAll, Annotate: annotate})
 		f.T().Cleanup(func() { shutDown(t, rec) })
 		job := executor.Job{Name: "settle", Schedule: executor.Every(time.Minute), Shards: 2, Handler: executor.HandlerFunc(func(ctx context.Context, r *executor.Run) error {
@@ -35,7 +35,8 @@ func TestObserver_RecordsAFleet(t *testing.T) {
 			return nil
 		})}
 		f.Options.Observer = rec.Observer()
-		f.Start("a", job, executor.Job{Name: "bad", Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error {
+		f.Start("a", job, executor.Job{Name: "bad", Handler: executor.HandlerFunc(func(_ context.Context, r *executor.Run) error {
+			r.SetTraceID("trace of " + r.Key)
 			return fmt.Errorf("settle: %w", exec.Command("sh", "-c", "exit 3").Run())
 		})}, executor.Job{Name: "loud", Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { panic("at once") })})
 		f.Settle()
@@ -85,7 +86,7 @@ func TestObserver_RecordsAFleet(t *testing.T) {
 		require.Equal(t, Failed, bad[0].Outcome)
 		require.Equal(t, "settle: exit status 3", bad[0].Error)
 		require.Equal(t, 3, *bad[0].ExitCode)
-		require.Regexp(t, "^trace of rotatest/default/bad/0/#1-.{13}$", bad[0].TraceID)
+		require.Regexp(t, "^annotated trace of rotatest/default/bad/0/#1-.{13}$", bad[0].TraceID)
 		require.Equal(t, "triggered", bad[0].Reason)
 		require.EqualValues(t, 1, bad[0].Trigger)
 		loud, err := reader.Last(t.Context(), "loud")
@@ -213,4 +214,13 @@ func TestOutcomes_AreThoseOfTheExecutor(t *testing.T) {
 		require.Equal(t, want, newRun(executor.RunEnded{Outcome: public}).Outcome)
 	}
 	require.True(t, Outcome("of a later version").IsFailure())
+}
+
+type killedError struct{ exitError }
+
+func (killedError) ExitCode() int { return -1 }
+
+func TestNewRun_HasNoExitCodeOfASignal(t *testing.T) {
+	require.Equal(t, 4, *newRun(executor.RunEnded{Err: exitError{}}).ExitCode)
+	require.Nil(t, newRun(executor.RunEnded{Err: killedError{}}).ExitCode)
 }

@@ -67,7 +67,7 @@ type Run struct {
 	// Output is the end of the output of a command or, if the run panicked, the beginning of the stack: at most MaxOutput
 	// bytes.
 	Output string `json:"output,omitzero"`
-	// TraceID is the trace of the run, if it has one.
+	// TraceID is the trace of the run, if it has one; see executor.Run.SetTraceID.
 	TraceID string `json:"trace_id,omitzero"`
 	// ItemsFetched and ItemsProcessed are those that the handler counted, as handler.Dataflow does; see
 	// executor.Run.CountItems.

@@ -28,7 +28,7 @@ type Options struct {
 	// Queue is how many records wait while the sink is slow or fails. Zero means 10,000. Each takes about 1 KiB, at
 	// most 6 KiB.
 	Queue int
-	// Annotate completes the record of a run that Observer observes, such as with its TraceID. Nil means that the record
+	// Annotate changes the record of a run that Observer observes. Nil means that the record
 	// is complete. It is called by the goroutine of the callbacks, and delays no run. If it panics, the record is kept
 	// as it is then.
 	Annotate func(e executor.RunEnded, r *Run)

@@ -10,6 +10,8 @@
 // namespace, the job and the fire. No span has that context. So a search for spans with its trace ID
 // in a link finds all shards and attempts of a fire, and nothing is stored or sent for that.
 //
+// The trace ID is that of executor.RunEnded, of the history and of the lines of Run.Logger.
+//
 // Attributes are rota.namespace, rota.job, rota.shard, rota.fire, rota.trigger, rota.attempt,
 // rota.reason, rota.run.id, rota.fence and rota.instance. The status of a run that succeeds is unset.
 // Others have the status Error, with the error's text, and error.type: timeout, panic, drained,
@@ -61,6 +63,9 @@ func (h *tracing) Handle(ctx context.Context, r *executor.Run) (err error) {
 		trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attributes(r)...),
 		trace.WithLinks(trace.Link{SpanContext: FireContext(r)}))
 	defer span.End()
+	if id := span.SpanContext().TraceID(); id.IsValid() {
+		r.SetTraceID(id.String())
+	}
 	returned := false
 	defer func() {
 		switch {

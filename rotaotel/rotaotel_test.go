@@ -41,9 +41,11 @@ func TestMiddleware_TracesTheRunsOfAFleet(t *testing.T) {
 		provider, spans := newProvider()
 		server, tracer := memory.New(), provider.Tracer("test")
 		var all []*executor.Executor
+		observed := make(chan string, 100)
 		for _, name := range []string{"a", "b"} {
 			ex, err := executor.New(server.Client(name), "billing", executor.Options{
 				Instance: name, Logger: slog.New(slog.DiscardHandler), Middleware: []executor.Middleware{Middleware(provider)},
+				Observer: executor.Observer{RunEnded: func(e executor.RunEnded) { observed <- e.TraceID }},
 			})
 			require.NoError(t, err)
 			require.NoError(t, ex.Register(executor.Job{
@@ -84,8 +86,16 @@ func TestMiddleware_TracesTheRunsOfAFleet(t *testing.T) {
 			instances[attributesOf(s)["rota.instance"]] = true
 			assert.Positive(t, attributesOf(s)["rota.fence"])
 		}
-		assert.Equal(t, 9, queries)
 		assert.Len(t, traces, 9)
+		close(observed)
+		for id := range observed {
+			of, err := trace.TraceIDFromHex(id)
+			assert.NoError(t, err)
+			assert.True(t, traces[of], "the end of a run names its trace")
+			delete(traces, of)
+		}
+		assert.Empty(t, traces)
+		assert.Equal(t, 9, queries)
 		assert.Equal(t, map[any]bool{"a": true, "b": true}, instances)
 		start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 		assert.Equal(t, map[trace.TraceID]int{
