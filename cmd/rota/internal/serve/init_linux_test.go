@@ -54,7 +54,7 @@ func TestInit_ReapsOrphansAndLosesNoExitCode(t *testing.T) {
 	require.NotEmpty(t, failed)
 	for _, r := range failed {
 		assert.Equal(t, "orphan", r["job"], "short has no failures")
-		assert.Contains(t, fmt.Sprint(r), "exit status 3")
+		assert.Contains(t, fmt.Sprint(r), "exit code 3")
 	}
 	assert.NotContains(t, c.text(), initVar)
 }
