@@ -163,7 +163,7 @@ func fileShape() shape[fileSpec] { return object("map", fileGuesses, fileFields(
 
 // defaultsFields are the keys of defaults.
 func defaultsFields() []field[jobSpec] {
-	all := jobFields()
+	all := slices.Clone(jobFields())
 	for i, f := range all {
 		if !f.inDefaults {
 			all[i] = refused[jobSpec](f.name, "has no default: each job has its own")

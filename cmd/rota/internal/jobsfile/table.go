@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"go.yaml.in/yaml/v4"
@@ -181,8 +182,11 @@ var jobGuesses = map[string]string{
 	"workers": "max_running", "labels": "run_on", "success_exit": "ok_exit", "stop_timeout": "kill_after", "log": "output", "stdout": "output", "logging": "output",
 }
 
-// jobFields are the keys of a job.
-func jobFields() []field[jobSpec] {
+// jobFields returns the keys of a job, which callers do not change. A file may have thousands of jobs, and a table with its schema
+// has 30 KB.
+var jobFields = sync.OnceValue(makeJobFields)
+
+func makeJobFields() []field[jobSpec] {
 	type j = jobSpec
 	return []field[j]{
 		key("description", text(), func(s *j) *string { return &s.Description }, "none", "A text for people, up to 1000 bytes."),

@@ -5,6 +5,9 @@ package spelling
 func Nearest(word string, names []string) string {
 	best, least := "", 1+len(word)/3
 	for _, name := range names {
+		if max(len(word)-len(name), len(name)-len(word)) > least {
+			continue // the word of a file may have a megabyte
+		}
 		if d := editDistance(word, name); d <= least && (best == "" || d < least) {
 			best, least = name, d
 		}
