@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/rota-dev/rota/internal/shardset"
@@ -24,6 +25,9 @@ const (
 	maxStringBytes = 256 << 10
 	// maxElements bounds the elements of all arrays of a record. Three bytes of JSON may become an element of 300 bytes.
 	maxElements = 100_000
+	// maxListed bounds the elements of one array. It spares readers the bytes of an element of a plan, up to 2 KiB with its
+	// definition, which they would allocate before they count them. The lists of a member's jobs may be longer.
+	maxListed = MaxShards
 	// maxDepth bounds how deep objects and arrays are nested.
 	maxDepth = 64
 	// maxUnknownBytes bounds the fields of a record that this version does not know, together.
@@ -31,12 +35,17 @@ const (
 	// maxDefinitionBytes bounds the JSON of a definition. Plans hold several.
 	maxDefinitionBytes = 128 << 10
 	// maxEntries bounds the small lists of a record, such as acts and decisions, with room for later versions.
-	maxEntries = 1024
+	maxEntries = 128
+	// maxFailureBytes bounds the text of a failure, which has some 200 bytes.
+	maxFailureBytes = 4 << 10
 )
 
 // MaxNumber bounds each whole number in a record, whatever its sign: counters, revisions, epochs, and the fence base.
 // A number above it could not be raised without end, and commit numbers are added to the fence base.
 const MaxNumber = 1 << 62
+
+// MaxEpochs bounds the epochs of a plan. Each has a definition, which costs its readers thirty times its length.
+const MaxEpochs = 64
 
 // maxInt is MaxNumber, or the greatest int where that is less.
 const maxInt = min(MaxNumber, math.MaxInt)
@@ -110,7 +119,8 @@ func checkText(b []byte) error {
 	if len(b) > maxInflated {
 		return fmt.Errorf("%d bytes of JSON, at most %d", len(b), maxInflated)
 	}
-	var arrays [maxDepth]bool
+	var arrays [maxDepth]array // zero for objects
+	var text []byte            // the last one, which is the key of an array that follows
 	depth, elements := 0, 0
 	for i := 0; i < len(b); i++ {
 		switch c := b[i]; c {
@@ -119,21 +129,29 @@ func checkText(b []byte) error {
 			if n > maxStringBytes {
 				return fmt.Errorf("a string of %d bytes, at most %d", n, maxStringBytes)
 			}
+			text = b[i+1 : i+1+n]
 			i += n + 1
 		case '[', '{':
 			if depth == maxDepth {
 				return fmt.Errorf("nested deeper than %d", maxDepth)
 			}
-			arrays[depth] = c == '['
-			depth++
+			arrays[depth] = array{}
 			if c == '[' {
+				arrays[depth] = array{text, 1}
 				elements++
 			}
+			depth++
 		case ']', '}':
 			depth = max(depth-1, 0)
 		case ',':
-			if depth > 0 && arrays[depth-1] {
-				elements++
+			if depth == 0 || arrays[depth-1].elements == 0 {
+				break
+			}
+			elements++
+			if a := &arrays[depth-1]; a.elements < maxListed || isLongList(a.key) {
+				a.elements++
+			} else {
+				return fmt.Errorf("%.40q: a list of more than %d elements", a.key, maxListed)
 			}
 		case '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 			n, err := checkNumber(b[i:])
@@ -147,6 +165,21 @@ func checkText(b []byte) error {
 		}
 	}
 	return nil
+}
+
+// array is an array whose end has not been reached.
+type array struct {
+	key      []byte // as written, so that one in capitals or with escapes is not among the long lists
+	elements int
+}
+
+// isLongList reports whether the list with a key has an element for each job.
+func isLongList(key []byte) bool {
+	switch string(key) {
+	case "jobs", "unsupported", "revisions", "locals":
+		return true
+	}
+	return false
 }
 
 // stringLen returns how many bytes of b precede the quote that ends a string.
@@ -211,6 +244,22 @@ func (rs Runs) check(name string) error {
 	return checkGroups(name, rs, func(g *RunGroup) *shardset.Set { return &g.Shards })
 }
 
+// shorten cuts texts that only a foreign writer made so long, in place: a few KiB of the store may hold megabytes of them.
+func (fs Failures) shorten() {
+	for i := range fs {
+		if f := &fs[i]; len(f.Error) > maxFailureBytes {
+			f.Error = strings.Clone(strings.ToValidUTF8(f.Error[:maxFailureBytes], ""))
+		}
+	}
+}
+
+func checkEpochs(n int) error {
+	if n > MaxEpochs {
+		return fmt.Errorf("epochs: %d, at most %d", n, MaxEpochs)
+	}
+	return nil
+}
+
 func checkEntries(name string, n int) error {
 	if n > maxEntries {
 		return fmt.Errorf("%s: %d entries, at most %d", name, n, maxEntries)
@@ -226,7 +275,7 @@ func (c *Claims) check() error {
 
 // checkBounds checks the bounds of a plan.
 func (p *Plan) checkBounds() error {
-	err := errors.Join(p.Watermarks.check("watermarks"), p.Reruns.check("reruns"), p.Cancels.check("cancels"),
+	err := errors.Join(checkEpochs(len(p.Epochs)), p.Watermarks.check("watermarks"), p.Reruns.check("reruns"), p.Cancels.check("cancels"),
 		checkEntries("triggers", len(p.Triggers)), checkEntries("failures", len(p.Failures)), checkEntries("decisions", len(p.Decisions)))
 	if p.Fires != nil {
 		err = errors.Join(err, checkEntries("fires", len(p.Fires.Ended)+len(p.Fires.Open)))

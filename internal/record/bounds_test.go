@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -127,6 +128,15 @@ func TestEncode_ReturnsOnlyWhatIsRead(t *testing.T) {
 	}
 	assert.Greater(t, encoded[true], 100)
 	assert.Greater(t, encoded[false], 100)
+}
+
+func TestDecode_CutsTheTextsOfFailures(t *testing.T) {
+	text := `{"job":"settle","failures":[{"error":"` + strings.Repeat("é", 100_000) + `"},{"error":"short"}]}`
+	c, err := DecodeClaims(hostile.Pack(text))
+	require.NoError(t, err)
+	assert.LessOrEqual(t, len(c.Failures[0].Error), maxFailureBytes)
+	assert.True(t, utf8.ValidString(c.Failures[0].Error))
+	assert.Equal(t, "short", c.Failures[1].Error)
 }
 
 func TestEncode_RefusesWhatIsTooLarge(t *testing.T) {

@@ -110,6 +110,7 @@ func DecodeClaims(b []byte) (Claims, error) {
 	c, err := Decode[Claims](b)
 	if err == nil {
 		err = c.check()
+		c.Failures.shorten()
 	}
 	return c, err
 }
@@ -119,6 +120,7 @@ func DecodeEnds(b []byte) (Ends, error) {
 	e, err := Decode[Ends](b)
 	if err == nil {
 		err = e.check()
+		e.Failures.shorten()
 	}
 	return e, err
 }
@@ -160,6 +162,10 @@ func DecodePlan(b []byte) (*Plan, error) {
 	p.extra = extra
 	if p.Format > Format {
 		return nil, fmt.Errorf("%w: plan has format %d, this version knows %d", ErrNewerFormat, p.Format, Format)
+	}
+	p.Failures.shorten()
+	if err := checkEpochs(len(p.Epochs)); err != nil { // before the cost of each
+		return nil, err
 	}
 	for i := range p.Epochs {
 		e := &p.Epochs[i]

@@ -129,7 +129,7 @@ func DecodeControl(b []byte) (*Control, error) {
 	if err := checkDisabled(c.Disabled); err != nil {
 		return nil, fmt.Errorf("disabled_shards: %w", err)
 	}
-	if err := errors.Join(c.Cancels.check("cancels"), checkEntries("triggers", len(c.Triggers)), checkEntries("acts", len(c.Acts))); err != nil {
+	if err := errors.Join(c.Cancels.check("cancels"), checkEntries("triggers", len(c.Triggers)), checkEntries("acts", len(c.Acts)), checkEntries("retries", len(c.Retries))); err != nil {
 		return nil, err
 	}
 	last := uint64(0)
@@ -152,7 +152,7 @@ func DecodeGroupControl(b []byte) (*GroupControl, error) {
 		return nil, err
 	}
 	c.extra = extra
-	return c, c.check()
+	return c, errors.Join(checkEntries("acts", len(c.Acts)), c.check())
 }
 
 // MarshalJSON encodes the record with its unknown fields.

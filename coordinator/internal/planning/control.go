@@ -39,6 +39,9 @@ func (p *jobPlanner) pauseJob(paused, stopped bool) {
 // resumeJob begins a new epoch. It begins after all fires that owners have claimed, so the resume
 // waits for reads of their claims.
 func (p *jobPlanner) resumeJob() {
+	if !p.hasRoomToResume() {
+		return
+	}
 	through, missing := p.nextEpochAfter()
 	if missing.any() {
 		p.reportGaps(missing)

@@ -13,6 +13,10 @@ import (
 // still due.
 const maxEpochs = 8
 
+// maxResumedEpochs bounds them for a resume. It may exceed maxEpochs, since the job has no fires until it begins an epoch. A job
+// that is offered again begins one above either bound; record.MaxEpochs has room for it.
+const maxResumedEpochs = record.MaxEpochs / 2
+
 // applyDefinition replaces the definition in force by a new one, with two changes. The first ends
 // the epoch in force at an instant that no clock within the allowed skew has reached. Its commit
 // may be slow, so that owners claim fires after that instant before it; they claim none after it.
@@ -33,7 +37,7 @@ func (p *jobPlanner) applyDefinition() {
 		p.succeedEnded(last)
 	case p.hasNewDefinition(last):
 		if !p.hasRoom() {
-			p.waitForRoom()
+			p.waitForRoom("a new definition")
 			return
 		}
 		last.Until = max(p.Now.Add(p.Skew), last.From+1)
@@ -58,10 +62,19 @@ func (p *jobPlanner) newestDefinition() []byte {
 // hasRoom reports whether the plan has room for another epoch.
 func (p *jobPlanner) hasRoom() bool { return len(p.next.Epochs) < maxEpochs }
 
-// waitForRoom has served epochs cleared at once, and names the problem in the plan.
-func (p *jobPlanner) waitForRoom() {
+// hasRoomToResume reports whether the plan has room for the epoch of a resume, and waits for room if it has none.
+func (p *jobPlanner) hasRoomToResume() bool {
+	if len(p.next.Epochs) < maxResumedEpochs {
+		return true
+	}
+	p.waitForRoom("the resume of the schedule")
+	return false
+}
+
+// waitForRoom has served epochs cleared at once, and adds a problem with the part that waits.
+func (p *jobPlanner) waitForRoom(part string) {
 	p.needsRoom = true
-	problem := "a new definition waits until fires of earlier ones have been served"
+	problem := part + " waits until fires of earlier ones have been served"
 	if !p.next.Disabled.IsZero() {
 		problem += fmt.Sprintf(", perhaps those that wait until shards %s are enabled", p.next.Disabled)
 	}
@@ -70,6 +83,9 @@ func (p *jobPlanner) waitForRoom() {
 
 // succeedEnded begins the epoch after one that has been ended.
 func (p *jobPlanner) succeedEnded(ended *record.Epoch) {
+	if !p.hasRoomToResume() {
+		return
+	}
 	through, missing := p.nextEpochAfter()
 	if missing.any() {
 		p.reportGaps(missing)
@@ -100,7 +116,7 @@ func (p *jobPlanner) succeedStopped(last *record.Epoch) {
 		return
 	}
 	if !p.hasRoom() {
-		p.waitForRoom()
+		p.waitForRoom("a new definition")
 		return
 	}
 	through, missing := p.nextEpochAfter()
@@ -138,7 +154,7 @@ func (p *jobPlanner) applyReset(last *record.Epoch) {
 		return
 	}
 	if !p.hasRoom() {
-		p.waitForRoom()
+		p.waitForRoom("a new definition")
 		return
 	}
 	p.succeedEnded(last)

@@ -114,4 +114,28 @@ func TestPlan_StoppedSchedule(t *testing.T) {
 		assert.Len(t, w.Plan("job").Epochs, maxEpochs)
 		assert.Contains(t, w.Plan("job").Problem, "a new definition waits")
 	})
+	for name, hold := range map[string]func(c *record.Control, held bool){
+		"stopped": func(c *record.Control, held bool) { c.Stopped = held },
+		"paused":  func(c *record.Control, held bool) { c.Paused = held },
+	} {
+		t.Run("begins no more epochs than a plan may have, however often the schedule is "+name+" and resumed", func(t *testing.T) {
+			w, _ := setUp(t)
+			w.editControl("job", func(c *record.Control) { c.Stopped = false })
+			w.Settle()
+			most := 0
+			for range maxResumedEpochs + 5 {
+				for _, held := range []bool{true, false} {
+					w.View.Now = w.View.Now.Add(time.Minute)
+					w.editControl("job", func(c *record.Control) { hold(c, held) })
+					w.Settle()
+				}
+				most = max(most, len(w.Plan("job").Epochs))
+			}
+			assert.Equal(t, maxResumedEpochs, most)
+			p := w.Plan("job")
+			assert.False(t, p.Paused || p.Stopped)
+			assert.Zero(t, p.Last().Until, "the job has fires again")
+			assert.Empty(t, p.Problem)
+		})
+	}
 }

@@ -83,24 +83,35 @@ func startAttack(t *testing.T, server *Server) *attack {
 	return a
 }
 
-// inject writes a hostile record for each job, and plans of sixty jobs that nobody offers.
+// inject writes a hostile record for each job, and plans of jobs that nobody offers.
 func (a *attack) inject() {
 	jobs := 0
 	for kind, records := range hostile.Records() {
 		for _, r := range records {
 			job := jobName(jobs)
 			jobs++
-			key := map[string]registry.Key{
-				"plan": a.keys.Plan(job), "control": a.keys.Control(job), "definition": a.keys.Job(job), "claims": a.keys.Claims("ghost.none", job),
-			}[kind]
-			if kind != "meta" { // which only processes that start read, and refuse
-				a.write(key, job, r.Of(job))
+			switch kind {
+			case "plan":
+				a.write(a.keys.Plan(job), job, r.Of(job))
+			case "control":
+				a.write(a.keys.Control(job), job, r.Of(job))
+			case "definition":
+				a.write(a.keys.Job(job), job, r.Of(job))
+			case "claims":
+				a.write(a.keys.Claims("ghost.none", job), job, r.Of(job))
+			case "group control":
+				a.write(a.keys.GroupControl(), "", r.Of(job))
+			case "meta": // which only processes that start read, and refuse
+			default:
+				a.t.Errorf("no key for the kind %q", kind)
 			}
 		}
 	}
-	bomb := hostile.Records()["plan"]["inflate: longer than"].Of("foreign")
 	for i := range 60 {
-		a.write(a.keys.Plan(fmt.Sprintf("foreign-%02d", i)), "", bomb)
+		for prefix, reason := range map[string]string{"foreign": "inflate: longer than", "epochs": `"epochs": a list of more than`} {
+			job := fmt.Sprintf("%s-%02d", prefix, i)
+			a.write(a.keys.Plan(job), "", hostile.Records()["plan"][reason].Of(job))
+		}
 	}
 }
 
@@ -123,7 +134,12 @@ func (a *attack) putEtcd(key registry.Key, value []byte) {
 	client, err := clientv3.New(clientv3.Config{Endpoints: a.Server.Addrs(), Logger: zap.NewNop()})
 	require.NoError(a.t, err)
 	defer client.Close()
-	_, err = client.Put(a.t.Context(), root+"/"+string(key), string(value))
+	path := root + "/" + string(key.Dir()) + "//" + key.Name()
+	old, err := client.Get(a.t.Context(), path)
+	require.NoError(a.t, err)
+	require.Len(a.t, old.Kvs, 1, "%s", path)
+	heading, _, _ := bytes.Cut(old.Kvs[0].Value, []byte("\n")) // of the registry
+	_, err = client.Put(a.t.Context(), path, string(heading)+"\n"+string(value))
 	require.NoError(a.t, err)
 }
 

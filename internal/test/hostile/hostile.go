@@ -7,6 +7,7 @@ import (
 	"compress/flate"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 )
 
@@ -34,7 +35,7 @@ type Record struct {
 
 // Of returns the stored form of the record for a job.
 func (r Record) Of(job string) []byte {
-	text := strings.ReplaceAll(r.text, `"JOB"`, `"JOB"`)
+	text := strings.ReplaceAll(r.text, `"JOB"`, strconv.Quote(job))
 	if r.packed {
 		return Pack(text)
 	}
@@ -66,28 +67,37 @@ func Records() map[string]map[string]Record {
 			"inflate: longer than":                      planWith(`"owners":{},"later":"` + strings.Repeat("x", 15<<20) + `"`),
 			"a string of ":                              planWith(`"owners":{},"problem":"` + strings.Repeat("x", 3<<20) + `"`),
 			"in fields that this version does not know": planWith(`"owners":{},` + repeat(`"later#":"`+strings.Repeat("x", 1000)+`"`, 2000)),
-			"lists of more than 100000 elements":        planWith(`"owners":{},"epochs":[` + repeat(`0`, 300_000) + `]`),
-			"watermarks: 20000 groups":                  planWith(`"owners":{},"watermarks":[` + repeat(`{"shards":"7"}`, 20_000) + `]`),
-			"reruns: epoch 7":                           planWith(`"owners":{},"reruns":[{"shards":"1","epoch":7,"fire":"2026-05-05T00:00:00Z","attempt":2}]`),
-			"reruns: shard 16 of 16 in epoch 1":         planWith(`"owners":{},"reruns":[{"shards":"1,16","epoch":1,"fire":"2026-05-05T00:00:00Z","attempt":2}]`),
-			"nested deeper than":                        planWith(`"owners":{},"later":` + strings.Repeat("[", 90_000)),
-			"triggers: 3000 entries":                    planWith(`"owners":{},"triggers":[` + repeat(`{"number":#}`, 3000) + `]`),
-			"is above 4611686018427387904":              plain(strings.Replace(plan+"}", `"number":1`, `"number":9223372036854775807`, 1)),
-			"135168 bytes, at most 131072":              plain(plan + strings.Repeat(" ", 132<<10-len(plan))),
-			"owners: a shard has two owners":            planWith(`"owners":{"a.1":"0-3","b.2":"3-7"}`),
+			"lists of more than 100000 elements":        planWith(`"owners":{},"later":[` + strings.TrimSuffix(strings.Repeat(`[`+repeat(`0`, 9_000)+`],`, 12), ",") + `]`),
+			"\"epochs\": a list of more than": pack(`{"format":1,"job":"JOB","owners":{},"epochs":[` + repeat(`{"number":#,"definition":{"name":"JOB","shards":1}}`, 44_000) +
+				`],"reruns":[` + strings.Repeat(`{"shards":"0","epoch":44000},`, 9999) + `{"shards":"0","epoch":44000}]}`),
+			"epochs: 65, at most 64":              pack(`{"format":1,"job":"JOB","owners":{},"epochs":[` + repeat(`{"number":#,"definition":{"name":"JOB","shards":1}}`, 65) + `]}`),
+			"failures: 9999 entries":              planWith(`"owners":{},"failures":[` + repeat(`{}`, 9999) + `]`),
+			"decisions: 9999 entries":             planWith(`"owners":{},"decisions":[` + repeat(`{}`, 9999) + `]`),
+			"\"watermarks\": a list of more than": planWith(`"owners":{},"watermarks":[` + repeat(`{"shards":"7"}`, 20_000) + `]`),
+			"reruns: epoch 7":                     planWith(`"owners":{},"reruns":[{"shards":"1","epoch":7,"fire":"2026-05-05T00:00:00Z","attempt":2}]`),
+			"reruns: shard 16 of 16 in epoch 1":   planWith(`"owners":{},"reruns":[{"shards":"1,16","epoch":1,"fire":"2026-05-05T00:00:00Z","attempt":2}]`),
+			"nested deeper than":                  planWith(`"owners":{},"later":` + strings.Repeat("[", 90_000)),
+			"triggers: 3000 entries":              planWith(`"owners":{},"triggers":[` + repeat(`{"number":#}`, 3000) + `]`),
+			"is above 4611686018427387904":        plain(strings.Replace(plan+"}", `"number":1`, `"number":9223372036854775807`, 1)),
+			" bytes, at most 131072":              plain(plan + strings.Repeat(" ", 132<<10-len(plan))),
+			"owners: a shard has two owners":      planWith(`"owners":{"a.1":"0-3","b.2":"3-7"}`),
 		},
 		"control": {
-			"triggers: 3000 entries":       pack(control + `3000,"triggers":[` + repeat(`{"number":#,"at":null}`, 3000) + `]}`),
-			"is above 4611686018427387904": plain(control + `18446744073709551615}`),
-			"cancels: 20000 groups":        pack(control + `1,"cancels":[` + repeat(`{"shards":"7"}`, 20_000) + `]}`),
-			"cancels: shard 10000":         plain(control + `1,"cancels":[{"shards":"10000","epoch":1}]}`),
-			"disabled_instances: 50000":    pack(control + `1,"disabled_instances":[` + repeat(`"a#"`, 50_000) + `]}`),
-			"acts: 20000 entries":          pack(control + `1,"acts":[` + repeat(`{}`, 20_000) + `]}`),
-			"backfills: ":                  pack(control + `1,"last_backfill":1,"backfills":[{"number":1,"parallel":1,"fires":[` + repeat(`null`, 90_000) + `]}]}`),
+			"triggers: 3000 entries":                      pack(control + `3000,"triggers":[` + repeat(`{"number":#,"at":null}`, 3000) + `]}`),
+			"is above 4611686018427387904":                plain(control + `18446744073709551615}`),
+			"\"cancels\": a list of more than":            pack(control + `1,"cancels":[` + repeat(`{"shards":"7"}`, 20_000) + `]}`),
+			"cancels: shard 10000":                        plain(control + `1,"cancels":[{"shards":"10000","epoch":1}]}`),
+			"\"disabled_instances\": a list of more than": pack(control + `1,"disabled_instances":[` + repeat(`"a#"`, 50_000) + `]}`),
+			"\"retries\": a list of more than":            pack(control + `1,"retries":[` + repeat(`{}`, 90_000) + `]}`),
+			"\"acts\": a list of more than":               pack(control + `1,"acts":[` + repeat(`{}`, 20_000) + `]}`),
+			"\"fires\": a list of more than":              pack(control + `1,"last_backfill":1,"backfills":[{"number":1,"parallel":1,"fires":[` + repeat(`null`, 90_000) + `]}]}`),
+		},
+		"group control": {
+			"\"acts\": a list of more than": pack(`{"acts":[` + repeat(`{}`, 90_000) + `]}`),
 		},
 		"claims": {
-			"watermarks: 20000 groups": pack(`{"job":"JOB","watermarks":[` + repeat(`{"shards":"7"}`, 20_000) + `]}`),
-			"running: shard 1000000":   plain(`{"job":"JOB","running":[{"shards":"1000000","epoch":1,"attempt":1}]}`),
+			"\"watermarks\": a list of more than": pack(`{"job":"JOB","watermarks":[` + repeat(`{"shards":"7"}`, 20_000) + `]}`),
+			"running: shard 1000000":              plain(`{"job":"JOB","running":[{"shards":"1000000","epoch":1,"attempt":1}]}`),
 		},
 		"definition": {
 			"it names 40001 jobs":          plain(`{"name":"JOB","shards":1,"schedule":"after ` + strings.Repeat("a,", 40_000) + `a"}`),
