@@ -3,6 +3,7 @@ package contain
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime/debug"
 )
 
@@ -41,12 +42,52 @@ func CallApart(what string, f func() error) error {
 	return err
 }
 
-// TextOf returns the text of the argument of a panic. It is safe for values whose methods panic.
+// TextOf returns the text of the argument of a panic. It is safe for values whose methods panic, and for those that
+// contain themselves: package fmt would exhaust the stack, which ends the process.
 func TextOf(v any) (text string) {
-	defer func() {
-		if recover() != nil {
-			text = fmt.Sprintf("a %T without a text", v)
+	text = fmt.Sprintf("a %T without a text", v)
+	defer func() { _ = recover() }()
+	switch v := v.(type) { // package fmt would print what their methods panic with
+	case error:
+		return v.Error()
+	case fmt.Stringer:
+		return v.String()
+	}
+	if count := maxTextParts; isSmall(reflect.ValueOf(v), &count) {
+		return fmt.Sprint(v)
+	}
+	return text
+}
+
+// maxTextParts bounds the parts of a value of which TextOf makes a text.
+const maxTextParts = 1000
+
+// isSmall reports whether a value has at most so many parts.
+func isSmall(v reflect.Value, parts *int) bool {
+	if *parts--; *parts < 0 {
+		return false
+	}
+	switch v.Kind() {
+	case reflect.Interface, reflect.Pointer:
+		return v.IsNil() || isSmall(v.Elem(), parts)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if !isSmall(v.Field(i), parts) {
+				return false
+			}
 		}
-	}()
-	return fmt.Sprint(v)
+	case reflect.Array, reflect.Slice:
+		for i := range v.Len() {
+			if !isSmall(v.Index(i), parts) {
+				return false
+			}
+		}
+	case reflect.Map:
+		for e := v.MapRange(); e.Next(); {
+			if !isSmall(e.Key(), parts) || !isSmall(e.Value(), parts) {
+				return false
+			}
+		}
+	}
+	return true
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -153,4 +154,23 @@ func TestClock_APanicIsAnsweredByTheSystemsClock(t *testing.T) {
 	assert.Equal(t, at, contain.Clock(func() time.Time { return at })())
 	assert.WithinDuration(t, time.Now(), contain.Clock(func() time.Time { panic("clock") })(), time.Minute)
 	assert.WithinDuration(t, time.Now(), contain.Clock(nil)(), time.Minute)
+}
+
+func TestTextOf_EndsForAValueThatContainsItself(t *testing.T) {
+	list, table := make([]any, 1), map[string]any{}
+	list[0], table["self"] = list, table
+	type node struct{ all []any }
+	for want, v := range map[string]any{
+		"a []interface {} without a text":          list,
+		"a map[string]interface {} without a text": table,
+		"a *contain.node without a text":           &node{list},
+		"a [][]int without a text":                 make([][]int, 1_000_000),
+		"map[a:1]":                                 map[string]int{"a": 1},
+		"[1 2]":                                    []any{1, 2},
+		"{[x]}":                                    node{[]any{"x"}},
+		"EOF":                                      io.EOF,
+		"<nil>":                                    nil,
+	} {
+		assert.Equal(t, want, strings.ReplaceAll(contain.TextOf(v), "contain_test.", "contain."))
+	}
 }

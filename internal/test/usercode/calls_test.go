@@ -56,6 +56,7 @@ var protected = map[string][]string{
 		"handler.Cmd.Filter in handler.Cmd.Handle",
 		"handler.Dataflow.Fetch in handler.Dataflow.Handle",
 	},
+	"TextOf recovers":               {"error.Error in contain.TextOf", "fmt.Stringer.String in contain.TextOf"},
 	"Dataflow.callProcess recovers": {"handler.Dataflow.Process in handler.Dataflow.callProcess"},
 	"observers.call recovers": {
 		"executor.Observer.ClockChanged in executor.Executor.memberEvents",

@@ -1,16 +1,19 @@
 package usercode
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"log/slog"
+	"net/http"
 	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/robfig/cron/v3"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -26,8 +29,13 @@ import (
 var deeds = map[string]func(over <-chan struct{}){
 	"panics":          func(<-chan struct{}) { panic("boom") },
 	"panics with nil": func(<-chan struct{}) { panic(nil) },
-	"exits":           func(<-chan struct{}) { runtime.Goexit() },
-	"blocks":          func(over <-chan struct{}) { <-over },
+	"panics with a value that contains itself": func(<-chan struct{}) {
+		table := map[string]any{}
+		table["self"] = table
+		panic(table)
+	},
+	"exits":  func(<-chan struct{}) { runtime.Goexit() },
+	"blocks": func(over <-chan struct{}) { <-over },
 }
 
 // contained lists all code of users that rota calls in goroutines of its own, with what becomes of the job "bad", or
@@ -76,6 +84,35 @@ var contained = []struct {
 	{"observer", func(f *fixture, do func()) {
 		f.options.Observer = executor.Observer{RunBegun: func(executor.RunBegun) { do() }, ShardsChanged: func(executor.ShardsChanged) { do() }}
 	}, unharmed},
+	{"observer of each event", func(f *fixture, do func()) {
+		f.bad.Retry = executor.Retry{Max: 1}
+		f.options.Observer = executor.Observer{
+			RunClaimed: func(executor.RunClaimed) { do() }, RunBegun: func(executor.RunBegun) { do() }, RunEnded: func(executor.RunEnded) { do() },
+			RunRetried: func(executor.RunRetried) { do() }, RunCrashed: func(executor.RunCrashed) { do() }, FiresSkipped: func(executor.FiresSkipped) { do() },
+			FireEnded: func(executor.FireEnded) { do() }, ShardsChanged: func(executor.ShardsChanged) { do() }, SessionChanged: func(executor.SessionChanged) { do() },
+			LeadershipChanged: func(executor.LeadershipChanged) { do() }, ClockChanged: func(executor.ClockChanged) { do() },
+		}
+	}, unharmed},
+	{"handler.Cron", func(f *fixture, do func()) { f.bad.Handler = handler.Cron(cron.FuncJob(do)) }, failing},
+	{"RoundTrip of the Client of HTTP", badClient(func(do func()) http.Client { return http.Client{Transport: roundTripper{onRoundTrip: do}} }), failing},
+	{"Read of a body of the Client of HTTP", badClient(func(do func()) http.Client { return http.Client{Transport: roundTripper{onRead: do}} }), failing},
+	{"Close of a body of the Client of HTTP", badClient(func(do func()) http.Client { return http.Client{Transport: roundTripper{onClose: do}} }), failing},
+	{"CheckRedirect of the Client of HTTP", badClient(func(do func()) http.Client {
+		return http.Client{Transport: roundTripper{status: 307}, CheckRedirect: func(*http.Request, []*http.Request) error { do(); return http.ErrUseLastResponse }}
+	}), failing},
+	{"method String of the argument of panic", badHandler(func(do func(), _ *executor.Run) error { panic(stringer(do)) }), failing},
+	{"method OutputTail of an error", func(f *fixture, do func()) {
+		badHandler(func(func(), *executor.Run) error { return tailed(do) })(f, do)
+		f.record(history.SinkFunc(func(context.Context, history.Batch) error { return nil }), nil)
+	}, map[string]string{"panics": "failed", "panics with nil": "failed", "exits": "failed", "blocks": "failed"}},
+	{"attribute with a method MarshalJSON", loggedBy(slog.NewJSONHandler(io.Discard, nil), func(do func()) any { return marshaler(do) }), logging},
+	{"attribute with a method LogValue, logged as JSON", loggedBy(slog.NewJSONHandler(io.Discard, nil), func(do func()) any { return logValue(do) }), logging},
+	{"attribute with a method String", loggedBy(slog.NewTextHandler(io.Discard, nil), func(do func()) any { return stringer(do) }), logging},
+	{"Trim of a history.Sink", func(f *fixture, do func()) { f.record(trimmer(do), nil) }, unharmed},
+	{"history.Tee of a sink", func(f *fixture, do func()) {
+		f.record(history.Tee(history.SinkFunc(func(context.Context, history.Batch) error { do(); return nil }), history.NewRing(10)), nil)
+	}, unharmed},
+	{"writer of history.JSONLines", func(f *fixture, do func()) { f.record(history.JSONLines(writer(do)), nil) }, unharmed},
 	{"strategy", func(f *fixture, do func()) {
 		f.bad.Strategy = "bad"
 		f.options.Strategies = map[string]strategy.Func{"bad": func(in strategy.Input) (strategy.Assignment, error) {
@@ -117,8 +154,9 @@ var contained = []struct {
 }
 
 var (
-	failing    = map[string]string{"panics": "failed", "panics with nil": "failed", "exits": "failed", "blocks": ""}
-	unharmed   = map[string]string{"panics": "succeeded", "panics with nil": "succeeded", "exits": "succeeded", "blocks": "succeeded"}
+	failing    = map[string]string{"panics": "failed", "panics with a value that contains itself": "failed", "panics with nil": "failed", "exits": "failed", "blocks": ""}
+	unharmed   = map[string]string{"panics": "succeeded", "panics with a value that contains itself": "succeeded", "panics with nil": "succeeded", "exits": "succeeded", "blocks": "succeeded"}
+	logging    = map[string]string{"panics": "succeeded", "panics with nil": "succeeded", "exits": "failed", "blocks": ""}
 	onlyPanics = map[string]string{"panics": "succeeded", "panics with nil": "succeeded"}
 )
 
@@ -174,7 +212,7 @@ func TestUserCode_StopsNoOtherJob(t *testing.T) {
 func runBeside(t *testing.T, install func(*fixture, func()), deed func(<-chan struct{}), want string) {
 	over := make(chan struct{})
 	var misbehaves atomic.Bool
-	quiet := slog.New(slog.DiscardHandler)
+	quiet := slog.New(slog.NewTextHandler(io.Discard, nil)) // which formats all values
 	good := executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil })
 	f := &fixture{
 		t: t, options: executor.Options{Instance: "a", Logger: quiet, DrainTimeout: time.Second},
@@ -235,6 +273,62 @@ func statusOf(t *testing.T, server *memory.Server, jobs ...string) map[string]co
 	}
 	return counts
 }
+
+// badClient installs a handler of the job "bad" that sends a request by a client of users.
+func badClient(client func(do func()) http.Client) func(*fixture, func()) {
+	return func(f *fixture, do func()) {
+		c := client(do)
+		f.bad.Handler = handler.HTTP(handler.Request{URL: "http://nobody.invalid/", Client: &c, OK: handler.Statuses{{200, 399}}, Permanent: handler.Statuses{}})
+	}
+}
+
+// loggedBy installs a handler of the job "bad" that logs a value.
+func loggedBy(h slog.Handler, value func(do func()) any) func(*fixture, func()) {
+	return func(f *fixture, do func()) {
+		f.options.Logger = slog.New(h)
+		badHandler(func(_ func(), r *executor.Run) error { r.Logger().Info("x", "value", value(do)); return nil })(f, do)
+	}
+}
+
+type roundTripper struct {
+	onRoundTrip, onRead, onClose func()
+	status                       int
+}
+
+func (r roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
+	call(r.onRoundTrip)
+	return &http.Response{
+		StatusCode: cmp.Or(r.status, 200), Body: body{r}, Request: req, Header: http.Header{"Location": {"/elsewhere"}},
+	}, nil
+}
+
+type body struct{ roundTripper }
+
+func (b body) Read([]byte) (int, error) { call(b.onRead); return 0, io.EOF }
+func (b body) Close() error             { call(b.onClose); return nil }
+
+type stringer func()
+
+func (s stringer) String() string { s(); return "x" }
+
+type marshaler func()
+
+func (m marshaler) MarshalJSON() ([]byte, error) { m(); return []byte("1"), nil }
+
+type writer func()
+
+func (w writer) Write(p []byte) (int, error) { w(); return len(p), nil }
+
+type trimmer func()
+
+func (trimmer) Write(context.Context, history.Batch) error             { return nil }
+func (t trimmer) Trim(context.Context, time.Time) (more bool, _ error) { t(); return false, nil }
+
+// tailed is an error with the methods that a history looks for.
+type tailed func()
+
+func (tailed) Error() string        { return "tailed" }
+func (t tailed) OutputTail() string { t(); return "" }
 
 // hooked is an error with a function in each method.
 type hooked struct{ onError, onUnwrap, onIs, onAs func() }
