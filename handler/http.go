@@ -3,6 +3,7 @@ package handler
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/internal/contain"
 )
 
 const (
@@ -205,7 +207,7 @@ func newClient(r Request) *http.Client {
 			transport = &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
 		}
 		transport = transport.Clone()
-		transport.TLSClientConfig = r.TLS.Clone()
+		transport.TLSClientConfig = containTLS(r.TLS.Clone())
 		client.Transport = transport
 	}
 	also := client.CheckRedirect
@@ -219,6 +221,28 @@ func newClient(r Request) *http.Client {
 		return nil
 	}
 	return &client
+}
+
+// containTLS has the functions of c fail that panic: package net/http calls them in a goroutine of its own, in which a panic
+// would end the process.
+func containTLS(c *tls.Config) *tls.Config {
+	if f := c.GetClientCertificate; f != nil {
+		c.GetClientCertificate = func(i *tls.CertificateRequestInfo) (cert *tls.Certificate, err error) {
+			err = contain.CallApart("GetClientCertificate", func() (err error) { cert, err = f(i); return err })
+			return cert, err
+		}
+	}
+	if f := c.VerifyPeerCertificate; f != nil {
+		c.VerifyPeerCertificate = func(raw [][]byte, chains [][]*x509.Certificate) error {
+			return contain.CallApart("VerifyPeerCertificate", func() error { return f(raw, chains) })
+		}
+	}
+	if f := c.VerifyConnection; f != nil {
+		c.VerifyConnection = func(s tls.ConnectionState) error {
+			return contain.CallApart("VerifyConnection", func() error { return f(s) })
+		}
+	}
+	return c
 }
 
 // isSameServer reports whether a redirect stays with the server, whose connection may become

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -423,6 +424,26 @@ func TestHTTP_TLS(t *testing.T) {
 	assert.ErrorContains(t, send(t, Request{URL: s.URL, TLS: &tls.Config{}}, run()), "certificate")
 	assert.ErrorContains(t, send(t, Request{URL: s.URL}, run()), "certificate")
 	assert.NoError(t, send(t, Request{URL: s.URL, Client: s.Client()}, run()))
+}
+
+func TestHTTP_ContainsFunctionsOfTLS(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
+	s.StartTLS()
+	defer s.Close()
+	for deed, do := range map[string]func(){"panicked": func() { panic("boom") }, "called runtime.Goexit": runtime.Goexit} {
+		for name, c := range map[string]*tls.Config{
+			"VerifyConnection":      {VerifyConnection: func(tls.ConnectionState) error { do(); return nil }},
+			"VerifyPeerCertificate": {VerifyPeerCertificate: func([][]byte, [][]*x509.Certificate) error { do(); return nil }},
+			"GetClientCertificate":  {GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { do(); return &tls.Certificate{}, nil }},
+		} {
+			t.Run(name+" "+deed, func(t *testing.T) {
+				c.InsecureSkipVerify = true
+				require.ErrorContains(t, send(t, Request{URL: s.URL, TLS: c, Timeout: 10 * time.Second}, run()), deed)
+			})
+		}
+	}
 }
 
 func TestHTTP_CheckReportsAllProblems(t *testing.T) {
