@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -221,13 +222,17 @@ func CheckWithoutPassword(text string) error {
 	return nil
 }
 
-// Redact returns a URL without its password, or only its scheme if it cannot be parsed.
+// Redact returns a URL without its password, or only its scheme if it cannot be parsed. A text that is no URL may be a
+// password, or have one in the notation of a driver.
 func Redact(text string) string {
 	u, err := url.Parse(text)
-	if err != nil {
-		scheme, _, _ := strings.Cut(text, ":")
+	scheme, _, _ := strings.Cut(text, ":")
+	switch isFile := scheme == "sqlite" || scheme == "jsonl"; {
+	case err == nil && (u.Host != "" || isFile):
+		u.RawQuery = "" // may have a password too
+		return u.Redacted()
+	case isFile || slices.Contains([]string{"postgres", "postgresql", "mysql"}, scheme):
 		return scheme + ":..."
 	}
-	u.RawQuery = "" // may have a password too
-	return u.Redacted()
+	return "..."
 }

@@ -86,3 +86,20 @@ func TestOpen_ReportsErrorsWithoutThePassword(t *testing.T) {
 		}
 	}
 }
+
+func TestRedact_ShowsNoPasswordOfATextThatIsNoURL(t *testing.T) {
+	for text, want := range map[string]string{
+		"u:s3cret@tcp(db:3306)/d":                 "...",
+		"host=db password=s3cret":                 "...",
+		"s3cret":                                  "...",
+		"postgres:u:s3cret@db/d":                  "postgres:...",
+		"postgres://u:s3cret@[::1/d":              "postgres:...",
+		"postgres://u:s3cret@db/d?password=12345": "postgres://u:xxxxx@db/d",
+		"oracle://db/d":                           "oracle://db/d",
+		"sqlite:/var/runs.db":                     "sqlite:/var/runs.db",
+		"sqlite:runs.db":                          "sqlite:runs.db",
+		"jsonl:runs.jsonl":                        "jsonl:runs.jsonl",
+	} {
+		assert.Equal(t, want, Redact(text), text)
+	}
+}
