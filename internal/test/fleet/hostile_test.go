@@ -86,7 +86,8 @@ func startAttack(t *testing.T, server *Server) *attack {
 // inject writes a hostile record for each job, and plans of jobs that nobody offers.
 func (a *attack) inject() {
 	jobs := 0
-	for kind, records := range hostile.Records() {
+	all := hostile.Records()
+	for kind, records := range all {
 		for _, r := range records {
 			job := jobName(jobs)
 			jobs++
@@ -110,7 +111,7 @@ func (a *attack) inject() {
 	for i := range 60 {
 		for prefix, reason := range map[string]string{"foreign": "inflate: longer than", "epochs": `"epochs": a list of more than`} {
 			job := fmt.Sprintf("%s-%02d", prefix, i)
-			a.write(a.keys.Plan(job), "", hostile.Records()["plan"][reason].Of(job))
+			a.write(a.keys.Plan(job), "", all["plan"][reason].Of(job))
 		}
 	}
 }
