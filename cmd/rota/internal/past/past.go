@@ -21,6 +21,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/jobsfile"
 	"github.com/rota-dev/rota/cmd/rota/internal/screen"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
+	"github.com/rota-dev/rota/cmd/rota/internal/shell"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
 	"github.com/rota-dev/rota/history"
 	"github.com/rota-dev/rota/internal/shardset"
@@ -49,13 +50,10 @@ func (c *Source) IsNamed() bool { return c.s.History != "" || c.file != "" }
 // FailedShards returns the shards whose last run for a fire failed, by the history, and the number of shards that the
 // job had then.
 func (c *Source) FailedShards(ctx context.Context, cmd *cobra.Command, job string, fire time.Time) (failed []int, total int, err error) {
-	err = c.read(ctx, cmd, func(ctx context.Context, r history.Reader) error {
+	err = c.Read(ctx, cmd, func(ctx context.Context, r history.Reader) error {
 		runs, err := r.RunsOfFire(ctx, job, fire)
-		last := map[int]*history.Run{}
+		last := LastRuns(runs)
 		for i := range runs {
-			if run := &runs[i]; last[run.Shard] == nil || run.Fence >= last[run.Shard].Fence {
-				last[run.Shard] = run
-			}
 			total = max(total, runs[i].Shards)
 		}
 		for _, shard := range slices.Sorted(maps.Keys(last)) {
@@ -66,6 +64,32 @@ func (c *Source) FailedShards(ctx context.Context, cmd *cobra.Command, job strin
 		return err
 	})
 	return failed, total, err
+}
+
+// LastRuns returns the last of the runs of a fire for each shard, by their fences.
+func LastRuns(runs []history.Run) map[int]*history.Run {
+	last := map[int]*history.Run{}
+	for i := range runs {
+		if run := &runs[i]; last[run.Shard] == nil || run.Fence >= last[run.Shard].Fence {
+			last[run.Shard] = run
+		}
+	}
+	return last
+}
+
+// Flags returns the flags with which a command finds the same history, after a blank. If none is named, they are
+// view.UnnamedHistory.
+func (c *Source) Flags(cmd *cobra.Command) (flags string) {
+	if !c.IsNamed() {
+		return view.UnnamedHistory
+	}
+	if c.file != "" {
+		flags += " --file " + shell.Quote(c.file)
+	}
+	if cmd.Flags().Changed("history") {
+		flags += " --history " + shell.Quote(c.s.History)
+	}
+	return flags
 }
 
 // AddFileFlag adds the flag that names a jobs file.
@@ -141,8 +165,8 @@ func (c *Source) readFile(cmd *cobra.Command, src *location) error {
 // flags names the global flags of these commands. They need no registry, but for completion.
 var flags = append([]string{"output", "time", "history"}, settings.Connection...)
 
-// read calls f with the history of the group.
-func (c *Source) read(ctx context.Context, cmd *cobra.Command, f func(context.Context, history.Reader) error) error {
+// Read calls f with the history of the group.
+func (c *Source) Read(ctx context.Context, cmd *cobra.Command, f func(context.Context, history.Reader) error) error {
 	src, err := c.find(cmd)
 	if err != nil {
 		return err
@@ -167,7 +191,7 @@ func (c *commands) show(cmd *cobra.Command, read func(context.Context, history.R
 	ctx, cancel := context.WithTimeout(cmd.Context(), c.s.Timeout)
 	defer cancel()
 	var v screen.View
-	if err := c.read(ctx, cmd, func(ctx context.Context, r history.Reader) (err error) {
+	if err := c.Read(ctx, cmd, func(ctx context.Context, r history.Reader) (err error) {
 		v, err = read(ctx, r)
 		return err
 	}); err != nil {

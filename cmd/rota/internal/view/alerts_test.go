@@ -62,7 +62,7 @@ func TestCommandOf(t *testing.T) {
 		"ResumeGroup": "rota resume --all", "Retry": "rota retry 'night run' --fire 2026-05-04T03:00:00Z",
 		"Trigger": "rota trigger 'night run' --shards 0-1,7", "": "",
 	} {
-		assert.Equal(t, want, commandOf("night run", &coordinator.Answer{Verb: verb, Instance: "web-1", Shards: []int{0, 1, 7}, Fire: at}))
+		assert.Equal(t, want, commandOf("night run", &coordinator.Answer{Verb: verb, Instance: "web-1", Shards: []int{0, 1, 7}, Fire: at}, UnnamedHistory))
 	}
 }
 

@@ -245,9 +245,16 @@ func TestCheckOf_WithoutALeaderSaysWhoseProblemItIs(t *testing.T) {
 // An answer that refers to the run history has the command that reads it.
 func TestExplanationOf_NamesTheCommandForTheRunHistory(t *testing.T) {
 	at := time.Date(2026, 3, 1, 11, 0, 0, 0, time.UTC)
-	v := ExplanationOf(coordinator.Explanation{Job: "settle", Answers: []coordinator.Answer{
-		{Fire: at, Do: "look into the run history, or the log of that time", Verb: "History"}, {Fire: at, Do: "wait for the leader"},
-	}})
-	assert.Equal(t, "rota runs settle --fire 2026-03-01T11:00:00Z", v.Answers[0].Command)
-	assert.Empty(t, v.Answers[1].Command)
+	for flags, want := range map[string][]string{
+		UnnamedHistory:      {"rota runs settle --fire 2026-03-01T11:00:00Z --history URL", "", "rota retry settle --fire 2026-03-01T11:00:00Z"},
+		"":                  {"rota runs settle --fire 2026-03-01T11:00:00Z", "", "rota retry settle --fire 2026-03-01T11:00:00Z"},
+		" --file jobs.yaml": {"rota runs settle --fire 2026-03-01T11:00:00Z --file jobs.yaml", "", "rota retry settle --fire 2026-03-01T11:00:00Z --file jobs.yaml"},
+	} {
+		v := ExplanationOf(coordinator.Explanation{Job: "settle", Answers: []coordinator.Answer{
+			{Fire: at, Do: "look into the run history, or the log of that time", Verb: "History"}, {Fire: at, Do: "wait for the leader"}, {Fire: at, Verb: "Retry"},
+		}}, flags)
+		for i, command := range want {
+			assert.Equal(t, command, v.Answers[i].Command, flags)
+		}
+	}
 }

@@ -36,11 +36,14 @@ type Gate struct {
 	Detail  string `json:"detail"`
 }
 
-// ExplanationOf returns the view of an explanation.
-func ExplanationOf(e coordinator.Explanation) Explanation {
+// UnnamedHistory is the flag of a command that needs a history if none is named.
+const UnnamedHistory = " --history URL"
+
+// ExplanationOf returns the view of an explanation. Commands that read the history get the flags that name it.
+func ExplanationOf(e coordinator.Explanation, historyFlags string) Explanation {
 	v := Explanation{Version: Version, At: e.At, Job: e.Job, Known: e.Known, Answers: []Answer{}}
 	for _, a := range e.Answers {
-		answer := Answer{orEmpty(a.Shards), a.Fire, a.Stops, a.Summary, a.Do, commandOf(e.Job, &a), []Gate{}}
+		answer := Answer{orEmpty(a.Shards), a.Fire, a.Stops, a.Summary, a.Do, commandOf(e.Job, &a, historyFlags), []Gate{}}
 		for _, g := range a.Gates {
 			answer.Gates = append(answer.Gates, Gate{g.Name, string(g.Verdict), g.Detail})
 		}
@@ -51,7 +54,7 @@ func ExplanationOf(e coordinator.Explanation) Explanation {
 
 // commandOf returns the command for the verb of an answer, "" if it has none. Capitals are for the reader
 // to replace.
-func commandOf(job string, a *coordinator.Answer) string {
+func commandOf(job string, a *coordinator.Answer, historyFlags string) string {
 	job = shell.Quote(job)
 	switch a.Verb {
 	case "Cancel":
@@ -61,7 +64,7 @@ func commandOf(job string, a *coordinator.Answer) string {
 	case "Enable":
 		return fmt.Sprintf("rota enable %s --shards %s", job, Ranges(a.Shards))
 	case "History":
-		return fmt.Sprintf("rota runs %s --fire %s", job, a.Fire.UTC().Format(time.RFC3339Nano))
+		return fmt.Sprintf("rota runs %s --fire %s%s", job, a.Fire.UTC().Format(time.RFC3339Nano), historyFlags)
 	case "Override":
 		return fmt.Sprintf("rota override %s run_on.LABEL=VALUE", job)
 	case "Reset":
@@ -71,7 +74,11 @@ func commandOf(job string, a *coordinator.Answer) string {
 	case "ResumeGroup":
 		return "rota resume --all"
 	case "Retry":
-		return fmt.Sprintf("rota retry %s --fire %s", job, a.Fire.UTC().Format(time.RFC3339Nano))
+		command := fmt.Sprintf("rota retry %s --fire %s", job, a.Fire.UTC().Format(time.RFC3339Nano))
+		if historyFlags != UnnamedHistory { // which may know failures that the records do not name
+			command += historyFlags
+		}
+		return command
 	case "Trigger":
 		return fmt.Sprintf("rota trigger %s --shards %s", job, Ranges(a.Shards))
 	}

@@ -4,18 +4,23 @@ package why
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/complete"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/cmd/rota/internal/past"
 	"github.com/rota-dev/rota/cmd/rota/internal/screen"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/history"
 )
 
 // Commands returns the commands.
@@ -43,12 +48,18 @@ func (c *commands) show(cmd *cobra.Command, read func(context.Context, *coordina
 
 func (c *commands) explain() *cobra.Command {
 	var at string
+	past := past.NewSource(c.s)
 	cmd := &cobra.Command{
 		Use:   "explain JOB [SHARD]",
 		Short: "Explain why a fire has run or has not, and what to do",
 		Long: `Explain checks the conditions of a run in their order, and shows the first one that stops the fire.
 Without SHARD, it explains all shards, and groups equal answers. Without --at, it explains the newest
-fire that has come due or, for a job that runs by triggers only, the newest triggered run. It exits with 4 if a fire is stopped, and with 3 if the job is not known.`,
+fire that has come due or, for a job that runs by triggers only, the newest triggered run.
+
+The records hold the last claim of each shard and a few failures. If a history is named, explain reads
+the outcome of older fires there, and why fires were skipped.
+
+It exits with 4 if a fire is stopped, and with 3 if the job is not known.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			shard := coordinator.AllShards
@@ -66,7 +77,10 @@ fire that has come due or, for a job that runs by triggers only, the newest trig
 			var e coordinator.Explanation
 			return c.show(cmd, func(ctx context.Context, op *coordinator.Operator) (screen.View, error) {
 				e, err = op.Explain(ctx, args[0], shard, fire)
-				return view.ExplanationOf(e), err
+				if err == nil {
+					e, err = readOutcomes(ctx, cmd, past, e)
+				}
+				return view.ExplanationOf(e, past.Flags(cmd)), err
 			}, func() error {
 				switch {
 				case !e.Known:
@@ -80,7 +94,44 @@ fire that has come due or, for a job that runs by triggers only, the newest trig
 		ValidArgsFunction: complete.Jobs(c.s, 1),
 	}
 	cmd.Flags().StringVar(&at, "at", "", "the instant of the fire: RFC 3339, or a time of day in UTC, as 14:00 (with --time local, in the local zone)")
-	return settings.Limit(cmd, output...)
+	past.AddFileFlag(cmd)
+	return settings.Limit(cmd, append([]string{"history"}, output...)...)
+}
+
+// readOutcomes completes an explanation by the history, if one is named and an answer needs it. A history that does not
+// answer is reported on stderr.
+func readOutcomes(ctx context.Context, cmd *cobra.Command, source *past.Source, e coordinator.Explanation) (coordinator.Explanation, error) {
+	of := map[time.Time]pastFire{}
+	for i := range e.Answers {
+		if needsHistory(&e.Answers[i]) {
+			of[e.Answers[i].Fire] = pastFire{}
+		}
+	}
+	if len(of) == 0 || !source.IsNamed() {
+		return e, nil
+	}
+	err := source.Read(ctx, cmd, func(ctx context.Context, r history.Reader) error {
+		for fire := range of {
+			runs, err := r.RunsOfFire(ctx, e.Job, fire)
+			if err != nil {
+				return err
+			}
+			fires, err := r.Fires(ctx, history.FiresQuery{Job: e.Job, Covering: fire})
+			if err != nil {
+				return err
+			}
+			of[fire] = pastFire{runs, fires}
+		}
+		return nil
+	})
+	if usage := (*exit.Error)(nil); errors.As(err, &usage) {
+		return e, err
+	}
+	if err != nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "the answer is without the history: %v\n", err)
+		return e, nil
+	}
+	return addOutcomes(e, of), nil
 }
 
 func (c *commands) moves() *cobra.Command {
