@@ -20,6 +20,9 @@ type Decision struct {
 }
 
 const (
+	// CutMark is the end of a text that was shortened.
+	CutMark = "..."
+
 	maxDecisions     = 8
 	maxDecisionBytes = 200
 )
@@ -136,7 +139,7 @@ func firstRanges(s shardset.Set, most int) (first shardset.Set, more int) {
 // cut shortens a text to at most so many bytes of its JSON form, in which some characters take
 // more bytes than in s.
 func cut(s string, most int) string {
-	const mark = "..."
+	const mark = CutMark
 	if len(s) <= most && encodedLen(s) <= most+len(`""`) {
 		return s
 	}

@@ -57,10 +57,6 @@ type Finding struct {
 	What, Do string
 }
 
-// longFrozen is how long shards may be frozen before that is a finding, counted from the last decision
-// about the job.
-const longFrozen = time.Minute
-
 // diagnosis collects findings.
 type diagnosis struct {
 	*Records
@@ -507,20 +503,7 @@ func (d *diagnosis) checkPlan(segment string, p *record.Plan) {
 	} else if problem != "" {
 		d.add(Finding{Warning, kind, p.Job, key, problem, seeProblem})
 	}
-	if p.Frozen.IsZero() {
-		return
-	}
-	last := record.Instant(0)
-	if n := len(p.Decisions); n > 0 {
-		last = p.Decisions[n-1].At
-	}
-	if last != 0 && d.Now-last < record.Instant(longFrozen) {
-		return
-	}
-	d.add(Finding{
-		Warning, Stuck, p.Job, key, fmt.Sprintf("shards %s are frozen, and the leader has decided nothing since %v: they move when their runs have ended", p.Frozen, last),
-		"wait for the runs, or end them; Operator.Explain names them",
-	})
+	d.checkFrozen(segment, p)
 }
 
 // explainUnowned names the reason why shards have no owner although the plan names no problem.

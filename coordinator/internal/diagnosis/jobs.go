@@ -91,6 +91,11 @@ func (d *diagnosis) isExplained(job string) bool {
 // findLateFire returns the oldest fire of a job that is due and not claimed for a shard that is enabled and runs nothing,
 // zero if there is none.
 func (d *diagnosis) findLateFire(segment string, p *record.Plan) record.Instant {
+	return d.findLateFireOf(segment, p, func(running shardset.Set) shardset.Set { return shardset.Range(0, p.Shards()).Minus(running) })
+}
+
+// findLateFireOf is findLateFire for the shards that of selects, which gets those with a run in progress.
+func (d *diagnosis) findLateFireOf(segment string, p *record.Plan, of func(running shardset.Set) shardset.Set) record.Instant {
 	programs := map[int]due.Program{}
 	for i := range p.Epochs {
 		if prog, err := d.Compile(p.Epochs[i].Def); err == nil {
@@ -106,5 +111,5 @@ func (d *diagnosis) findLateFire(segment string, p *record.Plan) record.Instant 
 	}
 	running := done.Running.Shards()
 	progress := due.Progress{Watermarks: done.Watermarks, Running: running, Pending: due.PendingOf(p, handedBack...)}
-	return due.OldestUnclaimed(p, programs, progress, shardset.Range(0, p.Shards()).Minus(running), d.Now)
+	return due.OldestUnclaimed(p, programs, progress, of(running), d.Now)
 }

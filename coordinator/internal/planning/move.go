@@ -44,15 +44,18 @@ func (p *jobPlanner) boundFreezes(frozen shardset.Set) shardset.Set {
 	return frozen
 }
 
+// FreezeDecision is in the text of each decision that changes which shards are frozen.
+const FreezeDecision = "freeze"
+
 func (p *jobPlanner) setFrozen(frozen shardset.Set) {
 	if frozen.Equal(p.next.Frozen) {
 		return
 	}
 	if more := frozen.Minus(p.next.Frozen); !more.IsZero() {
-		p.explain("freeze %s", more)
+		p.explain(FreezeDecision+" %s", more)
 	}
 	if less := p.next.Frozen.Minus(frozen); !less.IsZero() {
-		p.explain("unfreeze %s", less)
+		p.explain("un"+FreezeDecision+" %s", less)
 	}
 	p.next.Frozen = frozen
 }
