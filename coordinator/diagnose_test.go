@@ -53,6 +53,23 @@ func (d *damaged) List(ctx context.Context, dir registry.Key, o registry.ReadOpt
 	return l, err
 }
 
+// Watch leaves out foreign values, as lists do.
+func (d *damaged) Watch(ctx context.Context, dir registry.Key, o registry.WatchOptions) (registry.Watcher, error) {
+	w, err := d.Registry.Watch(ctx, dir, o)
+	return damagedWatcher{w, d}, err
+}
+
+type damagedWatcher struct {
+	registry.Watcher
+	of *damaged
+}
+
+func (w damagedWatcher) Next(ctx context.Context) (registry.Batch, error) {
+	b, err := w.Watcher.Next(ctx)
+	b.Puts = slices.DeleteFunc(slices.Clone(b.Puts), func(e registry.Entry) bool { return w.of.foreign[e.Key] })
+	return b, err
+}
+
 func diagnose(t *testing.T, reg registry.Registry) []coordinator.Finding {
 	t.Helper()
 	o, err := coordinator.NewOperator(reg, "test", "")

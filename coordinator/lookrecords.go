@@ -147,6 +147,7 @@ func (g *groupRecords) set(key registry.Key, e registry.Entry) {
 	case key == g.keys.Seat():
 		g.seat = e
 	case dir == g.keys.Members():
+		g.lostStale = true
 		if e.Key == "" {
 			delete(g.members, key.Name())
 			return
@@ -154,6 +155,7 @@ func (g *groupRecords) set(key registry.Key, e registry.Entry) {
 		m, err := record.DecodeMemberEntry(e)
 		g.members[key.Name()] = &memberEntry{e, m, err}
 	case dir == g.keys.Instances():
+		g.lostStale = true
 		g.setInstance(key, e)
 	case dir == g.keys.Jobs():
 		g.job(key).def = e

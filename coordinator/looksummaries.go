@@ -28,6 +28,9 @@ type summaries struct {
 	unreadable map[*jobEntry]bool // jobs with records that could not be decoded
 	changed    []*jobEntry        // jobs whose summaries have changed since the last call of changes
 
+	lost      map[string]JobSummary // by segment, those of the last call of changes
+	lostStale bool                  // lost may have changed
+
 	expired      map[string]bool         // incarnations that own shards and whose sessions do not exist
 	compared     map[string]registry.Rev // the records of live members that localDiffers and live are of
 	live         []*record.Member        // live members that do not drain, by incarnation
@@ -76,6 +79,9 @@ func (g *groupRecords) recompute(j *jobEntry, now time.Time) {
 	addTo(g.running, j.running, 1)
 	if j.known != known || j.summary.Job != name {
 		g.order = nil
+	}
+	if !j.known || !known {
+		g.lostStale = true
 	}
 	delete(g.unreadable, j)
 	if len(j.unreadable) > 0 {
@@ -166,15 +172,15 @@ func (g *groupRecords) status(now time.Time) GroupStatus {
 		st.Jobs = append(st.Jobs, j.summary)
 	}
 	if lost := g.listLost(); len(lost) > 0 {
-		st.Jobs = append(st.Jobs, lost...)
+		st.Jobs = slices.AppendSeq(st.Jobs, maps.Values(lost))
 		slices.SortFunc(st.Jobs, func(a, b JobSummary) int { return strings.Compare(a.Job, b.Job) })
 	}
 	return st
 }
 
-// listLost returns the jobs of which neither the definition nor the plan can be read. A live instance offers them, or a
-// record of theirs is there; a job of which only the key is known is listed by the last segment of it.
-func (g *groupRecords) listLost() []JobSummary {
+// listLost returns, by segment, the jobs of which neither the definition nor the plan can be read. A live instance offers
+// them, or a record of theirs is there; a job of which only the key is known is listed by the last segment of it.
+func (g *groupRecords) listLost() map[string]JobSummary {
 	names := map[string]string{} // by segment
 	var compared []string
 	for _, e := range g.members {
@@ -194,9 +200,9 @@ func (g *groupRecords) listLost() []JobSummary {
 			names[segment] = cmp.Or(names[segment], segment)
 		}
 	}
-	var lost []JobSummary
+	lost := map[string]JobSummary{}
 	for segment, name := range names {
-		lost = append(lost, JobSummary{Job: name, Problem: g.lostProblem(segment)})
+		lost[segment] = JobSummary{Job: name, Problem: g.lostProblem(segment)}
 	}
 	return lost
 }
@@ -238,9 +244,36 @@ func (g *groupRecords) changes(now time.Time) (st GroupStatus, removed []string)
 		j.changed, j.published = false, name
 	}
 	g.changed = nil
+	lost, missed := g.changesOfLost()
+	st.Jobs = append(st.Jobs, lost...)
+	removed = slices.DeleteFunc(append(removed, missed...), func(name string) bool {
+		return slices.ContainsFunc(st.Jobs, func(j JobSummary) bool { return j.Job == name })
+	})
 	slices.SortFunc(st.Jobs, func(a, b JobSummary) int { return strings.Compare(a.Job, b.Job) })
 	slices.Sort(removed)
 	return st, removed
+}
+
+// changesOfLost returns the jobs of listLost that have changed since the last call, and the names of those that are no
+// longer lost. They are computed only if a record has changed that may make a difference.
+func (g *groupRecords) changesOfLost() (changed []JobSummary, found []string) {
+	if !g.lostStale {
+		return nil, nil
+	}
+	g.lostStale = false
+	lost := g.listLost()
+	for segment, j := range lost {
+		if before, was := g.lost[segment]; !was || before.Job != j.Job || before.Problem != j.Problem {
+			changed = append(changed, j)
+		}
+	}
+	for segment, before := range g.lost {
+		if j, still := lost[segment]; !still || j.Job != before.Job {
+			found = append(found, before.Job)
+		}
+	}
+	g.lost = lost
+	return changed, found
 }
 
 // statusWithoutJobs returns the state of the group but its jobs.

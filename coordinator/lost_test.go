@@ -2,6 +2,7 @@ package coordinator_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -38,6 +39,39 @@ func TestOperator_ShowsJobsWhoseDefinitionAndPlanCannotBeRead(t *testing.T) {
 		lost := find(findings, coordinator.FindingMissing, plan)
 		require.NotEmpty(t, lost)
 		assert.Equal(t, job, lost[0].Job)
+	})
+	membertest.RunBubble(t, "foreign values, in a view that watches keep current", func(t *testing.T, g *membertest.Group) {
+		a := g.Start("a", coordtest.Def(job, 0, 2, ""), coordtest.Def("other", 0, 1, ""))
+		time.Sleep(time.Second)
+		def, plan := g.Keys.Job(record.Segment(job)), g.Keys.Plan(record.Segment(job))
+		reg := &damaged{Registry: g.NewEditor(), foreign: map[registry.Key]bool{def: true, plan: true}}
+		o, err := coordinator.NewOperator(reg, "test", "")
+		require.NoError(t, err)
+		v, err := o.Watch(t.Context())
+		require.NoError(t, err)
+		defer v.Close()
+		listed, err := o.Jobs(t.Context())
+		require.NoError(t, err)
+		require.Len(t, listed, 2)
+		st, removed := v.Changes()
+		assert.Equal(t, listed, st.Jobs)
+		assert.Empty(t, removed)
+		st, removed = v.Changes()
+		assert.Empty(t, st.Jobs, "no job changes twice")
+		assert.Empty(t, removed)
+		a.Shutdown()
+		synctest.Wait()
+		_, removed = v.Changes()
+		assert.Equal(t, []string{job}, removed, "no instance offers it now, and its records are not seen")
+
+		reg.foreign[def], reg.foreign[plan] = false, false
+		g.Server.Restart() // watches begin again with a snapshot
+		time.Sleep(time.Second)
+		st, removed = v.Changes()
+		assert.Empty(t, removed)
+		require.NotEmpty(t, st.Jobs)
+		assert.Equal(t, job, st.Jobs[len(st.Jobs)-1].Job)
+		assert.Equal(t, 2, st.Jobs[len(st.Jobs)-1].Shards)
 	})
 	membertest.RunBubble(t, "values that break a rule", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def(job, 0, 2, ""))
