@@ -2,9 +2,11 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
 )
 
 // RaiseFences makes the fences of all claims from now on greater than above, in all
@@ -25,11 +27,15 @@ func (o *Operator) RaiseFences(ctx context.Context, above uint64) error {
 	return nil
 }
 
-// changeFenceBase stores base unless the stored one is at least as great.
+// changeFenceBase stores base unless the stored one is at least as great. A record that cannot be read is replaced: the
+// caller knows how great fences have become.
 func (o *Operator) changeFenceBase(ctx context.Context, base uint64) error {
 	for {
 		meta, rev, err := o.readMeta(ctx)
-		if err != nil || meta.FenceBase >= base {
+		switch {
+		case err != nil && rev != (registry.Rev{}) && !errors.Is(err, record.ErrNewerFormat):
+			meta = record.Meta{Format: record.Format, ID: record.NewMetaID()}
+		case err != nil || meta.FenceBase >= base:
 			return err
 		}
 		meta.FenceBase = base

@@ -612,7 +612,8 @@ func (o *Operator) checkFormat(ctx context.Context) error {
 	return err
 }
 
-// readMeta reads the record of the namespace, and its revision, which is zero if there is none.
+// readMeta reads the record of the namespace, and its revision, which is zero if there is none. An error with a revision
+// means that the record cannot be decoded.
 func (o *Operator) readMeta(ctx context.Context) (record.Meta, registry.Rev, error) {
 	key := o.keys.Meta()
 	e, found, err := o.getRecord(ctx, key)
@@ -621,7 +622,7 @@ func (o *Operator) readMeta(ctx context.Context) (record.Meta, registry.Rev, err
 	}
 	meta, err := record.DecodeMeta(e.Value)
 	if err != nil {
-		return record.Meta{}, registry.Rev{}, fmt.Errorf("read %s: %w", key, err)
+		return record.Meta{}, e.Modified, fmt.Errorf("read %s: %w", key, err)
 	}
 	return meta, e.Modified, nil
 }

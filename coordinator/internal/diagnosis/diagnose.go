@@ -215,7 +215,23 @@ func (d *diagnosis) addUnreadable(e registry.Entry, job string, err error) {
 		d.add(Finding{Error, Format, job, e.Key, err.Error(), "upgrade this program, or finish the downgrade of the fleet"})
 		return
 	}
-	d.add(Finding{Error, Unreadable, job, e.Key, fmt.Sprintf("the record cannot be read: %v", err), "restore or delete the record; see docs/protocol/record-edits.md"})
+	d.add(Finding{Error, Unreadable, job, e.Key, fmt.Sprintf("the record cannot be read: %v", err), d.adviseUnreadable(e.Key)})
+}
+
+// adviseUnreadable returns how to mend a record that cannot be read, without a client of the store where a command can.
+func (d *diagnosis) adviseUnreadable(key registry.Key) string {
+	const otherwise = "; see docs/protocol/record-edits.md"
+	switch dir := key.Dir(); {
+	case key == d.Keys.Meta():
+		return "with a dump: rota restore FILE; without: rota raise-fences --above N, where N is the greatest fence that any database has stored. Each replaces the record" + otherwise
+	case dir == d.Keys.Members():
+		return "nothing: its instance joins again with another record; that of a process that has ended is deleted with its other records. If it stays, look at the leader's log" + otherwise
+	case dir == d.Keys.Instances():
+		return "start the instance under another name, or delete the key" + otherwise
+	case dir == d.Keys.Jobs() || dir == d.Keys.Controls():
+		return "with a dump: rota restore FILE, which replaces records that cannot be read; without: delete the key, or rota retire the job" + otherwise
+	}
+	return "restore or delete the record" + otherwise
 }
 
 // byLeader returns the remedy that the leader does something. Without a leader, it has to be elected first.

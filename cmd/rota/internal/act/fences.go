@@ -22,7 +22,10 @@ namespace. It is for a store that was restored from a backup or replaced, whose 
 than before, so that databases which compare fences would refuse new writes. N is the greatest fence
 that any of them has stored.
 
-Stop all instances, restore the store, run this command, and start the instances.`,
+Stop all instances, restore the store, run this command, and start the instances.
+
+It also replaces the record of the namespace if that cannot be read, so that instances can join again;
+rota restore does so from a dump.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("above") {

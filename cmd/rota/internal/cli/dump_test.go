@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/dump"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -90,5 +93,81 @@ func TestRestore(t *testing.T) {
 			assert.Empty(t, r.out)
 		}
 		assert.Equal(t, exit.Usage, f.run("restore nosuch.json --yes").code)
+	})
+}
+
+// A command mends records that cannot be read, so that nobody needs a client of the store.
+func TestRestore_ReplacesRecordsThatCannotBeRead(t *testing.T) {
+	damage := func(t *testing.T, f *fleet, keys ...registry.Key) {
+		t.Helper()
+		reg := f.server.Client("editor")
+		for _, key := range keys {
+			e, err := reg.Get(t.Context(), key, registry.ReadOptions{})
+			require.NoError(t, err)
+			_, err = registry.Apply(t.Context(), reg, registry.Txn{Then: []registry.Op{registry.Set(key, e.Modified, []byte("garbage {"))}})
+			require.NoError(t, err)
+		}
+		time.Sleep(time.Second)
+	}
+	k, err := record.NewKeys("billing", "default")
+	require.NoError(t, err)
+	starts := func(t *testing.T, f *fleet, name string) error {
+		t.Helper()
+		e, err := executor.New(f.server.Client(name), "billing", executor.Options{Instance: name, Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := e.Start(ctx); err != nil {
+			return err
+		}
+		return e.Shutdown(ctx)
+	}
+	job := executor.Job{Name: "settle", Schedule: executor.Every(time.Minute), Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil })}
+	t.Run("with a dump", func(t *testing.T) {
+		inFleet(t, func(t *testing.T, f *fleet) {
+			f.start("web-1", nil, job)
+			require.Zero(t, f.run("pause settle").code)
+			file := filepath.Join(t.TempDir(), "dump.json")
+			require.NoError(t, os.WriteFile(file, []byte(f.runUnedited(t.Context(), "dump --params", "").out), 0o600))
+			before, err := f.server.Client("editor").Get(t.Context(), k.Meta(), registry.ReadOptions{})
+			require.NoError(t, err)
+
+			damage(t, f, k.Meta(), k.Control("settle"), k.Job("settle"))
+			require.Error(t, starts(t, f, "web-2"))
+			doctor := unwrap(f.run("doctor").out)
+			assert.Contains(t, doctor, "with a dump: rota restore FILE; without: rota raise-fences --above N")
+			assert.Contains(t, doctor, "with a dump: rota restore FILE, which replaces records that cannot be read")
+			r := f.run("restore " + file + " --yes")
+			require.Equal(t, exit.OK, r.code, r.err)
+			assert.Equal(t, "stored 0 records, kept 0 that exist, replaced 2 that could not be read\n", r.out)
+			after, err := f.server.Client("editor").Get(t.Context(), k.Meta(), registry.ReadOptions{})
+			require.NoError(t, err)
+			assert.JSONEq(t, string(before.Value), string(after.Value), "with its ID and the base of the fences")
+			require.NoError(t, starts(t, f, "web-2"))
+			time.Sleep(time.Minute)
+			assert.Equal(t, "nothing found\n", f.run("doctor").out)
+			assert.Equal(t, "settle\n", f.run("jobs --state paused -o name").out)
+		})
+	})
+	t.Run("without a dump", func(t *testing.T) {
+		inFleet(t, func(t *testing.T, f *fleet) {
+			f.start("web-1", nil, job)
+			damage(t, f, k.Meta())
+			require.Error(t, starts(t, f, "web-2"))
+			r := f.run("raise-fences --above 4000 --yes")
+			require.Equal(t, exit.OK, r.code, r.err)
+			require.NoError(t, starts(t, f, "web-2"))
+		})
+	})
+	t.Run("but none of a newer version", func(t *testing.T) {
+		inFleet(t, func(t *testing.T, f *fleet) {
+			f.start("web-1", nil, job)
+			reg := f.server.Client("editor")
+			e, err := reg.Get(t.Context(), k.Meta(), registry.ReadOptions{})
+			require.NoError(t, err)
+			_, err = registry.Apply(t.Context(), reg, registry.Txn{Then: []registry.Op{registry.Set(k.Meta(), e.Modified, []byte(`{"format":99}`))}})
+			require.NoError(t, err)
+			assert.Equal(t, exit.Failed, f.run("raise-fences --above 4000 --yes").code)
+		})
 	})
 }

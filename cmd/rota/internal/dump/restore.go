@@ -25,10 +25,11 @@ import (
 func RestoreCommand(s *settings.Settings) *cobra.Command {
 	return settings.Limit(&cobra.Command{
 		Use:   "restore FILE",
-		Short: "Store the definitions and intents of a dump that are missing",
+		Short: "Store the definitions and intents of a dump that are missing or cannot be read",
 		Long: `Restore reads a dump (- is the standard input), and stores its definitions and intents in the group:
-pauses, stopped schedules, and what is disabled. Records that exist are kept. Pending triggers,
-watermarks, runs and checkpoints are not restored: each job begins with its next fire.
+pauses, stopped schedules, and what is disabled. Records that exist are kept, unless they cannot be
+read. Pending triggers, watermarks, runs and checkpoints are not restored: each job begins with its
+next fire. The record of the namespace is restored if it cannot be read.
 
 The dump must have been made with --params. If the store is another one than the dump's, fences
 of instances that join from then on are greater than those at the time of the dump, and the report of
@@ -189,6 +190,16 @@ func (f *File) continueDumped(ctx context.Context, s *settings.Settings, reg reg
 		if exists {
 			meta, err = record.DecodeMeta(e.Value)
 		}
+		if exists && isDamaged(err) {
+			value, err := record.EncodeChecked(dumped)
+			if err == nil {
+				_, err = registry.Apply(ctx, reg, registry.Txn{Then: []registry.Op{registry.Set(to.Meta(), e.Modified, value)}})
+			}
+			if errors.Is(err, registry.ErrConflict) {
+				continue
+			}
+			return false, err
+		}
 		if err != nil && !errors.Is(err, registry.ErrNotFound) {
 			return false, err
 		}
@@ -216,7 +227,38 @@ func (f *File) continueDumped(ctx context.Context, s *settings.Settings, reg reg
 	}
 }
 
-// store creates the records that do not exist.
+// isDamaged reports whether an error of a decoder is about the record, and not about its format, which is that of a newer version.
+func isDamaged(err error) bool { return err != nil && !errors.Is(err, record.ErrNewerFormat) }
+
+// replaceDamaged replaces a record that exists and cannot be read. It reports whether it has.
+func replaceDamaged(ctx context.Context, reg registry.Registry, key registry.Key, value []byte, to record.Keys) (replaced bool, err error) {
+	e, err := reg.Get(ctx, key, registry.ReadOptions{Fresh: true})
+	if errors.Is(err, registry.ErrForeign) || errors.Is(err, registry.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	var damage error
+	switch {
+	case key == to.GroupControl():
+		_, damage = record.DecodeGroupControl(e.Value)
+	case key.Dir() == to.Controls():
+		_, damage = record.DecodeControl(e.Value)
+	default:
+		_, _, damage = record.DecodeDefinition(e.Value)
+	}
+	if !isDamaged(damage) {
+		return false, nil
+	}
+	_, err = registry.Apply(ctx, reg, registry.Txn{Then: []registry.Op{registry.Set(key, e.Modified, value)}})
+	if errors.Is(err, registry.ErrConflict) {
+		return false, nil // another writer has mended it
+	}
+	return err == nil, err
+}
+
+// store creates the records that do not exist, and replaces those that cannot be read.
 func (f *File) store(ctx context.Context, s *settings.Settings, entries map[registry.Key][]byte) (view.Done, error) {
 	s.AllowWrites()
 	reg, err := s.Connect(ctx)
@@ -225,14 +267,26 @@ func (f *File) store(ctx context.Context, s *settings.Settings, entries map[regi
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
-	stored, kept := 0, 0
+	to, err := record.NewKeys(s.Namespace, s.Group)
+	if err != nil {
+		return view.Done{}, err
+	}
+	stored, kept, replaced := 0, 0, 0
 	v := view.Done{Version: view.Version, Verb: "restore", Jobs: []string{}}
 	// Intents come before definitions (control sorts before jobs): a job is not to run between the two.
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
 		_, err := registry.Apply(ctx, reg, registry.Txn{Then: []registry.Op{registry.Create(key, entries[key])}})
 		switch {
 		case errors.Is(err, registry.ErrConflict):
-			kept++
+			mended, err := replaceDamaged(ctx, reg, key, entries[key], to)
+			if err != nil {
+				return v, fmt.Errorf("after %d records: record %s: %w", stored, key, err)
+			}
+			if mended {
+				replaced++
+			} else {
+				kept++
+			}
 		case err != nil:
 			return v, fmt.Errorf("after %d records: record %s: %w", stored, key, err)
 		default:
@@ -244,6 +298,9 @@ func (f *File) store(ctx context.Context, s *settings.Settings, entries map[regi
 		return v, fmt.Errorf("after %d records: %w", stored, err)
 	}
 	v.Text = fmt.Sprintf("stored %d records, kept %d that exist", stored, kept)
+	if replaced > 0 {
+		v.Text += fmt.Sprintf(", replaced %d that could not be read", replaced)
+	}
 	if acknowledged {
 		v.Text += "; the loss of records is acknowledged"
 	}
