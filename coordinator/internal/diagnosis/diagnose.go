@@ -225,7 +225,7 @@ func (d *diagnosis) adviseUnreadable(key registry.Key) string {
 	case key == d.Keys.Meta():
 		return "with a dump: rota restore FILE; without: rota raise-fences --above N, where N is the greatest fence that any database has stored. Each replaces the record" + otherwise
 	case dir == d.Keys.Members():
-		return "nothing: its instance joins again with another record; that of a process that has ended is deleted with its other records. If it stays, look at the leader's log" + otherwise
+		return "nothing: its instance joins again with another record; that of a process that has ended is deleted with its other records. Either needs a leader" + otherwise
 	case dir == d.Keys.Instances():
 		return "start the instance under another name, or delete the key" + otherwise
 	case dir == d.Keys.Jobs() || dir == d.Keys.Controls():

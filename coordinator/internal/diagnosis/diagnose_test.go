@@ -3,6 +3,7 @@ package diagnosis
 import (
 	"encoding/json"
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -184,4 +185,36 @@ func TestDiagnose(t *testing.T) {
 		require.Len(t, f, 1)
 		assert.Equal(t, Finding{Info, Unsupported, "job", r.Keys.Job("job"), "this program cannot compile the definition: schedule: lunar", "use the version that the fleet runs"}, f[0])
 	})
+}
+
+// Without a leader no finding promises an act of one.
+func TestDiagnose_WithoutALeader(t *testing.T) {
+	promises := regexp.MustCompile(`(^|[;:,] )the leader (has|is|makes|reaps|deletes|moves)|wait for the leader|leader's log`)
+	for name, change := range map[string]func(*world){
+		"an expired member": func(w *world) { w.session = "" },
+		"a lost job":        func(w *world) { w.job, w.plan = "", nil },
+		"many triggers": func(w *world) {
+			w.control = &record.Control{Job: "job", LastTrigger: 60}
+			for i := range 60 {
+				w.control.Triggers = append(w.control.Triggers, record.Trigger{Number: uint64(i + 1), At: coordtest.At(1)})
+			}
+		},
+		"unowned shards": func(w *world) { w.plan.Owners[inc] = shardset.Of(0) },
+		"a retiring job": func(w *world) { w.control = &record.Control{Job: "job", Retiring: &record.Act{By: "kim"}} },
+		"a retired job": func(w *world) {
+			w.control, w.member.Jobs = &record.Control{Job: "job", Retiring: &record.Act{By: "kim"}}, nil
+		},
+		"a frozen shard":  func(w *world) { w.plan.Frozen = shardset.Of(1) },
+		"a job to plan":   func(w *world) { w.plan = nil },
+		"an orphaned job": func(w *world) { w.job = "" },
+	} {
+		w := newWorld(t)
+		change(w)
+		w.seat, w.leader = nil, nil
+		findings := Diagnose(w.records())
+		require.NotEmpty(t, findings, name)
+		for _, f := range findings {
+			assert.NotRegexp(t, promises, f.What+" | "+f.Do, name)
+		}
+	}
 }

@@ -34,7 +34,7 @@ func (d *diagnosis) checkLost() {
 		d.add(Finding{
 			Error, Missing, job, d.Keys.Plan(record.Segment(job)),
 			fmt.Sprintf("%s offers the job, and neither its definition nor its plan can be read, so it does not run", lost[job]),
-			"delete or restore the records that are named as foreign or unreadable; the leader makes them anew",
+			"delete or restore the records that are named as foreign or unreadable; " + d.byLeader("makes them anew"),
 		})
 	}
 }
@@ -50,6 +50,9 @@ func (d *diagnosis) checkWaitingTriggers() {
 		f := Finding{
 			Warning, Stuck, c.Job, d.Keys.Control(segment), fmt.Sprintf("%d triggers wait for the leader, of at most %d", waiting, most),
 			"wait until earlier triggers have run; if the job is paused or no instance runs it, mend that",
+		}
+		if _, led := d.electionRecord(d.Keys.Seat()); !led {
+			f.What, f.Do = fmt.Sprintf("%d triggers wait, of at most %d, and the group has no leader", waiting, most), d.byLeader("takes them up")
 		}
 		if waiting > most {
 			f.Severity, f.Do = Error, "the leader never takes up that many: restore the record, or delete it, which drops the triggers and ends pauses and disables"

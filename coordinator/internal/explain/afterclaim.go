@@ -187,8 +187,11 @@ func (s *subject) checkRunning() result {
 	}
 	name := record.InstanceOf(s.runner)
 	if !s.isLive(s.runner) {
-		r := stop("wait for the failover; if it takes long, look at the leader's log", "the session of %s expired during attempt %d, and the leader has not failed the run over yet", name, s.run.Attempt)
+		r := s.stopForLeader("wait for the failover; if it takes long, look at the leader's log", "the session of %s expired during attempt %d, and the leader has not failed the run over yet", name, s.run.Attempt)
 		r.summary = fmt.Sprintf("was claimed by %s, whose session has expired; the leader has not failed it over yet", name)
+		if s.Leader == "" {
+			r.summary = fmt.Sprintf("was claimed by %s, whose session has expired, and the group has no leader to fail it over", name)
+		}
 		return r
 	}
 	detail := fmt.Sprintf("attempt %d, claimed by %s, has not ended on record", s.run.Attempt, name)

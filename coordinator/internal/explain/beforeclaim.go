@@ -81,6 +81,18 @@ func (s *subject) isAwaited(inc string) bool {
 	return known && m.RestartGrace > 0 && (m.Draining || !s.isLive(inc))
 }
 
+// noLeader is the remedy if the leader is to act and there is none.
+const noLeader = "start an instance, since the group has no leader"
+
+// stopForLeader is stop for a fire that waits for an act of the leader.
+func (s *subject) stopForLeader(do, format string, args ...any) result {
+	if s.Leader == "" {
+		do = noLeader + "; see elections in docs/operating/messages.md"
+		format = strings.ReplaceAll(format, "the leader has not", "no leader has")
+	}
+	return stop(do, format, args...)
+}
+
 func (s *subject) checkInForce() result {
 	if s.Plan == nil {
 		do := "look at the leader's log"
@@ -114,7 +126,7 @@ func (s *subject) checkInForce() result {
 	case last.Until != 0 && s.fire >= last.Until && (s.Plan.Paused || s.Plan.Stopped):
 		return pass("revision %d, until %s%s", last.Job().Revision, seconds(last.Until), pending)
 	case last.Until != 0 && s.fire >= last.Until:
-		return stop("wait for the leader", "revision %d was in force until %s, and the leader has not begun the next definition%s", last.Job().Revision, seconds(last.Until), pending)
+		return s.stopForLeader("wait for the leader", "revision %d was in force until %s, and the leader has not begun the next definition%s", last.Job().Revision, seconds(last.Until), pending)
 	case s.fire < first.From && first.Number == 1:
 		return stop("", "the job exists since %s, which is later; earlier fires are not due", seconds(first.From))
 	case s.fire < first.From:
@@ -251,8 +263,11 @@ func (s *subject) checkIntent() result {
 	applied := s.Control == nil || s.Control.Paused == s.Plan.Paused && s.Control.Stopped == s.Plan.Stopped
 	switch {
 	case s.Control != nil && s.Control.Retiring != nil:
-		return stop("deploy without the job, and the leader deletes it; to keep it: rota unretire "+s.Job,
-			"the job is retiring%s, so no run of it begins", heldText(s.Control.Retiring))
+		do := "deploy without the job, and the leader deletes it; to keep it: rota unretire " + s.Job
+		if s.Leader == "" {
+			do = noLeader + ", and deploy without the job; to keep it: rota unretire " + s.Job
+		}
+		return stop(do, "the job is retiring%s, so no run of it begins", heldText(s.Control.Retiring))
 	case s.trigger > 0 && s.Plan.GroupPause != nil:
 		return stop("resume the group", "all jobs of the group are paused%s; triggers wait for the resume", heldText(s.Group.HeldBy)).with(ResumeGroup)
 	case s.trigger > 0 && s.Plan.Paused && applied:
@@ -264,7 +279,7 @@ func (s *subject) checkIntent() result {
 	case s.Plan.GroupPause != nil:
 		return stop("resume the group", "all jobs of the group are paused%s; fires that were due before wait for the resume", heldText(s.Group.HeldBy)).with(ResumeGroup)
 	case s.Plan.Paused && !applied && !s.Control.Paused:
-		return stop("wait for the leader", "the job is paused; a resume is stored, and the leader has not applied it")
+		return s.stopForLeader("wait for the leader", "the job is paused; a resume is stored, and the leader has not applied it")
 	case s.Plan.Paused && s.epoch == nil:
 		return stop("resume the job", "the job is paused since %s%s; fires that come due during the pause are never run", seconds(s.Plan.Last().Until), s.heldText()).with(Resume)
 	case s.Plan.Paused:

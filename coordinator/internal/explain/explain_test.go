@@ -3,6 +3,7 @@ package explain
 import (
 	"encoding/json"
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -762,5 +763,24 @@ func TestExplain_LaterTriggersDoNotGoFirst(t *testing.T) {
 		answers := Explain(*r, shardset.Of(0), asked)
 		require.Len(t, answers, 1)
 		assert.Contains(t, answers[0].Gates, want)
+	}
+}
+
+// Without a leader no text promises an act of one.
+func TestExplain_WithoutALeader(t *testing.T) {
+	promises := regexp.MustCompile(`the leader (has|is|will|deletes|moves)|wait for the (leader|failover)|leader's log|look at its log`)
+	for _, c := range gateCases() {
+		r := world(t)
+		if c.change != nil {
+			c.change(t, r)
+		}
+		r.Leader, r.Term = "", 0
+		for _, a := range Explain(*r, shardset.Range(0, 4), c.fire) {
+			text := a.Summary + " | " + a.Do
+			for _, g := range a.Gates {
+				text += " | " + g.Detail
+			}
+			assert.NotRegexp(t, promises, text, c.name)
+		}
 	}
 }

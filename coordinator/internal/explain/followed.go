@@ -53,7 +53,7 @@ func (s *subject) checkFollowed(e *record.Epoch, after *record.After) result {
 		return r
 	}
 	if s.Plan.Followed == nil || s.Plan.Followed.Through < s.fire {
-		return stop("wait for the leader; if it takes long, look at its log", "the followed fire of %s has ended, and the leader has not released it yet", names)
+		return s.stopForLeader("wait for the leader; if it takes long, look at its log", "the followed fire of %s has ended, and the leader has not released it yet", names)
 	}
 	return unclear("the followed fire of %s has ended, and it is not among the released ones", names)
 }

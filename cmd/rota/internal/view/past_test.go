@@ -37,3 +37,24 @@ func TestHistoryRuns_HaveNoExitCodeOfASignal(t *testing.T) {
 	}
 	assert.Equal(t, []string{"signal: killed", "run timed out", "exit code 3: no such table"}, errs)
 }
+
+// An operator ticks off the days of a backfill by the first column.
+func TestFires_HaveTheTimeOfTheFireAndTheNumberOfTheTrigger(t *testing.T) {
+	day, now := time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC), time.Date(2026, 3, 9, 9, 0, 0, 0, time.UTC)
+	v := FiresOf("job", []history.Fire{
+		{Fire: day.AddDate(0, 0, 1), Trigger: 14, Shards: 2, OK: 2, FirstStart: now, LastEnd: now},
+		{Fire: day, Trigger: 13, Shards: 2, OK: 1, FirstStart: now, LastEnd: now},
+		{Fire: day, Shards: 2, OK: 2, FirstStart: day, LastEnd: day},
+	}, now)
+	table := v.Screen(Times{Mode: "utc", Now: now})[0].Table
+	var rows [][]string
+	for _, row := range table.Rows {
+		rows = append(rows, row[:5])
+	}
+	assert.Equal(t, "FIRE", table.Columns[0].Name)
+	assert.Equal(t, [][]string{
+		{"2026-03-02T02:00:00Z #14", "2026-03-02 02:00Z", "-", "0s", "2/2"},
+		{"2026-03-01T02:00:00Z #13", "2026-03-01 02:00Z", "-", "0s", "1/2"},
+		{"2026-03-01T02:00:00Z", "2026-03-01 02:00Z", "0s", "0s", "2/2"},
+	}, rows)
+}
