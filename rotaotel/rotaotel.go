@@ -26,6 +26,7 @@ import (
 	"math"
 	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -121,14 +122,19 @@ func attributes(r *executor.Run) []attribute.KeyValue {
 }
 
 // FireContext returns the span context to which all runs of a fire, or of a trigger, have a link. It
-// depends on the namespace, the job and the fire of r, or its trigger, and on nothing else. Programs
-// may link their own spans to it, such as that of a call of Trigger.
+// depends on the namespace, the job and the work in Run.Key, which never comes again for other work, and on
+// nothing else. A retry of a fire has the work of the fire. Programs may link their own spans to it. For a Run without
+// Key, such as a literal, the fire or the number of the trigger is the work; that number may come again after the job
+// was forgotten.
 func FireContext(r *executor.Run) trace.SpanContext {
-	fire := r.FireTime.UTC().Format(time.RFC3339Nano)
+	work := r.FireTime.UTC().Format(time.RFC3339Nano)
 	if r.Trigger > 0 {
-		fire = "#" + strconv.FormatUint(r.Trigger, 10)
+		work = "#" + strconv.FormatUint(r.Trigger, 10)
 	}
-	h := sha256.Sum256([]byte(r.Namespace + "\x00" + r.Job + "\x00" + fire)) // names contain no NUL
+	if i := strings.LastIndexByte(r.Key, '/'); i >= 0 {
+		work = r.Key[i+1:]
+	}
+	h := sha256.Sum256([]byte(r.Namespace + "\x00" + r.Job + "\x00" + work)) // names contain no NUL
 	return trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: trace.TraceID(h[:16]), SpanID: trace.SpanID(h[16:24]), TraceFlags: trace.FlagsSampled, Remote: true,
 	})

@@ -41,7 +41,7 @@ func TestMiddleware_TracesTheRunsOfAFleet(t *testing.T) {
 		provider, spans := newProvider()
 		server, tracer := memory.New(), provider.Tracer("test")
 		var all []*executor.Executor
-		observed := make(chan string, 100)
+		observed, triggered := make(chan string, 100), make(chan *executor.Run, 1)
 		for _, name := range []string{"a", "b"} {
 			ex, err := executor.New(server.Client(name), "billing", executor.Options{
 				Instance: name, Logger: slog.New(slog.DiscardHandler), Middleware: []executor.Middleware{Middleware(provider)},
@@ -51,6 +51,9 @@ func TestMiddleware_TracesTheRunsOfAFleet(t *testing.T) {
 			require.NoError(t, ex.Register(executor.Job{
 				Name: "settle", Schedule: executor.Every(time.Minute), Shards: 4,
 				Handler: executor.HandlerFunc(func(ctx context.Context, r *executor.Run) error {
+					if r.Trigger > 0 {
+						triggered <- r
+					}
 					_, span := tracer.Start(ctx, "query")
 					span.End()
 					time.Sleep(time.Second)
@@ -101,7 +104,7 @@ func TestMiddleware_TracesTheRunsOfAFleet(t *testing.T) {
 		assert.Equal(t, map[trace.TraceID]int{
 			FireContext(&executor.Run{Namespace: "billing", Job: "settle", FireTime: start.Add(time.Minute)}).TraceID():     4,
 			FireContext(&executor.Run{Namespace: "billing", Job: "settle", FireTime: start.Add(2 * time.Minute)}).TraceID(): 4,
-			FireContext(&executor.Run{Namespace: "billing", Job: "settle", Trigger: 1}).TraceID():                           1,
+			FireContext(<-triggered).TraceID(): 1,
 		}, links)
 	})
 }
@@ -193,4 +196,19 @@ func TestFireContext(t *testing.T) {
 	} {
 		assert.NotEqual(t, fire, FireContext(other), name)
 	}
+}
+
+// The number of a trigger comes again once the job was forgotten; the key of its work does not.
+func TestFireContext_OfTriggersWithOneNumber(t *testing.T) {
+	run := func(key string, shard int) *executor.Run {
+		return &executor.Run{Namespace: "billing", Group: "default", Job: "settle", Trigger: 1, Shard: shard, Key: key}
+	}
+	first := FireContext(run("billing/default/settle/0/#1-aaaa", 0))
+	assert.Equal(t, first, FireContext(run("billing/default/settle/3/#1-aaaa", 3)), "all shards")
+	assert.NotEqual(t, first, FireContext(run("billing/default/settle/0/#1-bbbb", 0)), "a trigger after Forget")
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	retried := run("billing/default/settle/0/2026-03-01T12:00:00Z", 0)
+	retried.FireTime = at
+	fire := &executor.Run{Namespace: "billing", Group: "default", Job: "settle", FireTime: at, Key: "billing/default/settle/1/2026-03-01T12:00:00Z", Shard: 1}
+	assert.Equal(t, FireContext(fire), FireContext(retried), "a retry does the work of the fire")
 }
