@@ -92,8 +92,8 @@ of single jobs, which stay in force after rota resume --all.`,
 	f.BoolVar(&o.scheduleOnly, "schedule", false, "stop the schedule only: triggers run")
 	f.BoolVar(&o.all, "all", false, "all jobs of the group")
 	f.DurationVar(&o.length, "for", 0, "resume after this time, as 2h")
-	f.StringVar(&o.until, "until", "", "resume at this instant: RFC 3339, or the next such time of day in UTC, as 18:00")
-	return settings.Limit(cmd, flags...)
+	f.StringVar(&o.until, "until", "", "resume at this instant: RFC 3339, or the next such time of day in UTC, as 18:00 (with --time local, in the local zone)")
+	return settings.Limit(cmd, append([]string{"time"}, flags...)...)
 }
 
 // pauseGroup pauses all jobs.

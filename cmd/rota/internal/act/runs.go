@@ -120,11 +120,11 @@ another number of shards. With --again, the shards run nevertheless, as new work
 		ValidArgsFunction: complete.Jobs(c.s, 1),
 	}
 	cmd.Flags().SetNormalizeFunc(renameFlag("shards", "shard"))
-	cmd.Flags().StringVar(&text, "fire", "", "the instant of the fire: RFC 3339, or the last such time of day in UTC, as 03:00")
+	cmd.Flags().StringVar(&text, "fire", "", "the instant of the fire: RFC 3339, or the last such time of day in UTC, as 03:00 (with --time local, in the local zone)")
 	cmd.Flags().StringVar(&shards, "shard", "", "shards, such as 3,7-9, whether or not their failure is on record (default those that failed)")
 	cmd.Flags().BoolVar(&o.Again, "again", false, "run the shards also if their work is pending or done, as new work with another key")
 	past.AddFileFlag(cmd)
-	return settings.Limit(cmd, append([]string{"history"}, flags...)...)
+	return settings.Limit(cmd, append([]string{"history", "time"}, flags...)...)
 }
 
 // describeRetry returns the result of a retry.
@@ -209,12 +209,12 @@ Repeating it runs the fires once more. --stop drops the fires that have not begu
 		ValidArgsFunction: complete.Jobs(c.s, 1),
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.from, "from", "", "the first instant: RFC 3339, a date and time, or a time of day")
+	f.StringVar(&o.from, "from", "", "the first instant: RFC 3339, a date with or without a time, or a time of day, in UTC (with --time local, in the local zone)")
 	f.StringVar(&o.to, "to", "", "the instant after the last fire")
 	f.IntVar(&o.parallel, "parallel", 1, "fires in flight at most")
 	f.BoolVar(&o.dryRun, "dry-run", false, "list the fires and change nothing")
 	f.BoolVar(&o.stop, "stop", false, "drop the fires of all backfills of the job that have not begun")
-	return settings.Limit(cmd, flags...)
+	return settings.Limit(cmd, append([]string{"time"}, flags...)...)
 }
 
 func (c *commands) stopBackfills(cmd *cobra.Command, job string) error {
