@@ -21,13 +21,13 @@ func needsHistory(a *coordinator.Answer) bool {
 	return a.Verb == "History" || a.Stops && a.Gates[len(a.Gates)-1].Name == "claimed"
 }
 
-// pastFire is what the history has of a fire of a job.
+// pastFire is the history's rows of a fire of a job.
 type pastFire struct {
 	runs  []history.Run  // the kept ones
 	fires []history.Fire // the sums of the fire, and of fires that were skipped at once with it
 }
 
-// addOutcomes completes the answers that need the history by what it has of their fires. An answer is divided if
+// addOutcomes completes the answers that need the history by the rows of their fires. An answer is divided if
 // its shards had different outcomes.
 func addOutcomes(e coordinator.Explanation, of map[time.Time]pastFire) coordinator.Explanation {
 	var answers []coordinator.Answer
@@ -175,7 +175,7 @@ func describeRuns(k kind, shards []int, last map[int]*history.Run) found {
 	return f
 }
 
-// predicateOf returns what a fire did whose last run had an outcome.
+// predicateOf returns the predicate of a fire by the outcome of its last run.
 func predicateOf(o history.Outcome) string {
 	switch o {
 	case history.LostSession:
