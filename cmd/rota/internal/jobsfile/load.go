@@ -248,7 +248,7 @@ func checkTogether(r *reader, s *jobSpec, fields []field[jobSpec]) {
 		s.broken = s.broken || len(given) != 1
 	}
 	for _, f := range fields {
-		if u, ok := s.given[f.name]; ok && f.with != nil && !hasAny(f.with) {
+		if u, ok := s.given[f.name]; ok && f.with != nil && !hasAny(f.with) && !s.guessed(f.with) {
 			r.reportAt(u.path, u.key, "applies only to jobs with %s", joinWords(f.with))
 			s.broken, u.broken = true, true
 			s.given[f.name] = u
