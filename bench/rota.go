@@ -11,6 +11,7 @@ import (
 	"github.com/rota-dev/rota/internal/registryurl"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // namespace is that of the jobs.
@@ -54,7 +55,7 @@ func (r *rota) register(sets []jobSet) error {
 				Name: jobName(job), Shards: s.Shards, Revision: s.Revision, MaxRunning: s.MaxRunning, Handler: r.handler(job, s.Takes),
 			}
 			if s.Every > 0 {
-				j.Schedule = executor.Every(s.interval(job))
+				j.Schedule = schedule.Every(s.interval(job))
 			}
 			if s.CatchUp {
 				j.OnMisfire = executor.RunAll(1 << 20)

@@ -9,6 +9,7 @@ import (
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // A window of the schedule is listed, and then run: at most one of its fires is in flight at a time.
@@ -114,7 +115,7 @@ func startBilling(ctx context.Context, server *memory.Server) (op *coordinator.O
 		panic(err)
 	}
 	if err := e.Register(executor.Job{
-		Name: "settle", Schedule: executor.Cron("0 3 * * *"), Shards: 2, Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil }),
+		Name: "settle", Schedule: schedule.Cron("0 3 * * *"), Shards: 2, Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil }),
 	}); err != nil {
 		panic(err)
 	}

@@ -18,7 +18,7 @@ import (
 // Override replaces fields of a job's definition without a deployment. Fields that are zero stay as the definition has
 // them. It never replaces the handler, nor the name and the revision.
 type Override struct {
-	// Schedule is the text of a schedule, as executor.Schedule.String returns it.
+	// Schedule is the text of a schedule, as schedule.Schedule.String returns it.
 	Schedule string
 	// Shards is the number of shards.
 	Shards int

@@ -27,7 +27,7 @@ var ErrRetiring = errors.New("the job is retiring")
 // then, other changes of the intent fail with ErrRetiring, except Cancel. After the deletion, an instance that registers
 // the job stores a new job, which runs.
 //
-// Jobs that follow a retired job (executor.AfterJob) stay, and have no fires any more. Their Status.Problem names the missing job.
+// Jobs that follow a retired job (schedule.AfterJob) stay, and have no fires any more. Their Status.Problem names the missing job.
 //
 // Retiring a job again changes nothing. Retire fails with ErrUnknownJob for a job of which neither a definition nor an
 // intent is stored. The error joins those of all jobs that failed, and names each; the others are retired. Many jobs

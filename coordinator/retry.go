@@ -63,7 +63,7 @@ type RefusedRetry struct {
 // a shard was other work. If only some shards are refused, it retries the others. The records name the last 32
 // retries of a job. A second call therefore does nothing, unless the first retry has failed.
 //
-// Jobs that follow the job (executor.AfterJob) do not fire again. Owners of versions without Retry run such a
+// Jobs that follow the job (schedule.AfterJob) do not fire again. Owners of versions without Retry run such a
 // trigger with the time of the request.
 func (o *Operator) Retry(ctx context.Context, job string, fire time.Time, options RetryOptions) (RetriedRuns, error) {
 	var out RetriedRuns

@@ -24,7 +24,7 @@ type Status struct {
 	// of earlier definitions may still be due under these.
 	Revision, InForce int
 	// Schedule is the text of the schedule in the newest definition of the plan, or in the
-	// stored one if there is no plan. executor.ParseSchedule parses it.
+	// stored one if there is no plan. schedule.Parse parses it.
 	Schedule string
 	// Definition is the definition that Schedule is of, as JSON with the fields of executor.Job. It includes
 	// parameters, which may be secret.
@@ -36,7 +36,7 @@ type Status struct {
 	// Overdue is the oldest fire that is due for a shard and not claimed: because the shard has no
 	// owner, or its last run has not ended, or its owner is late. It is zero if there is none, if
 	// the job is paused or retiring, or if the Operator has no compiler. If fires count from the ends of runs, as with
-	// executor.Always and FixedDelay, a shard that runs has no due fire, and a run that is to be made again
+	// schedule.Always and FixedDelay, a shard that runs has no due fire, and a run that is to be made again
 	// counts from when it became pending.
 	Overdue time.Time
 	// Leader is the leader of the group.

@@ -10,10 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // chain starts an executor of a parent, which fires each minute, and of a child that follows it.
-func (f *fleet) startChain(name string, child executor.Schedule, parent, handle executor.HandlerFunc) *executor.Executor {
+func (f *fleet) startChain(name string, child schedule.Schedule, parent, handle executor.HandlerFunc) *executor.Executor {
 	f.t.Helper()
 	e := f.executor(name, executor.Options{}, 2, parent)
 	j := f.job(1, handle)
@@ -26,7 +27,7 @@ func (f *fleet) startChain(name string, child executor.Schedule, parent, handle 
 func TestAfterJob(t *testing.T) {
 	bubble(t, "fires at the instant of the followed fire, once all its shards have ended", func(t *testing.T, f *fleet) {
 		var c calls
-		f.startChain("a", executor.AfterJob("job"),
+		f.startChain("a", schedule.AfterJob("job"),
 			func(ctx context.Context, r *executor.Run) error {
 				time.Sleep(time.Duration(1+9*r.Shard) * time.Second)
 				c.add("parent %d ends", r.Shard)
@@ -49,13 +50,13 @@ func TestAfterJob(t *testing.T) {
 		return nil
 	}
 	for name, s := range map[string]struct {
-		schedule executor.Schedule
+		schedule schedule.Schedule
 		want     []int
 		skipped  int
 	}{
-		"AfterJob":           {executor.AfterJob("job"), []int{2, 3}, 1},
-		"AfterJob OnEnd":     {executor.AfterJob("job").OnEnd(), []int{1, 2, 3}, 0},
-		"AfterJob OnFailure": {executor.AfterJob("job").OnFailure(), []int{1}, 0},
+		"AfterJob":           {schedule.AfterJob("job"), []int{2, 3}, 1},
+		"AfterJob OnEnd":     {schedule.AfterJob("job").OnEnd(), []int{1, 2, 3}, 0},
+		"AfterJob OnFailure": {schedule.AfterJob("job").OnFailure(), []int{1}, 0},
 	} {
 		bubble(t, name+" after a fire of which a shard failed", func(t *testing.T, f *fleet) {
 			var fires []time.Time
@@ -94,7 +95,7 @@ func TestAfterJob_RunsLongerThanThePeriodOfTheFollowedJob(t *testing.T) {
 				fires = append(fires, r.FireTime.Minute())
 				return takes(145*time.Second)(ctx, r)
 			})
-			j.Name, j.Schedule, j.OnMisfire = "child", executor.AfterJob("job"), c.policy
+			j.Name, j.Schedule, j.OnMisfire = "child", schedule.AfterJob("job"), c.policy
 			require.NoError(t, e.Register(j))
 			require.NoError(t, e.Start(t.Context()))
 			pass(10 * time.Minute)
@@ -104,31 +105,31 @@ func TestAfterJob_RunsLongerThanThePeriodOfTheFollowedJob(t *testing.T) {
 }
 
 func TestAfterJob_Text(t *testing.T) {
-	for _, s := range []executor.Schedule{
-		executor.AfterJob("settle"), executor.AfterJob("settle", "invoice").OnEnd(), executor.AfterJob("in").OnFailure(),
-		executor.AfterJob("name of, many \"words\""),
+	for _, s := range []schedule.Schedule{
+		schedule.AfterJob("settle"), schedule.AfterJob("settle", "invoice").OnEnd(), schedule.AfterJob("in").OnFailure(),
+		schedule.AfterJob("name of, many \"words\""),
 	} {
-		parsed, err := executor.ParseSchedule(s.String())
+		parsed, err := schedule.Parse(s.String())
 		require.NoError(t, err, s)
 		assert.Equal(t, s, parsed)
 		assert.Equal(t, s.After(), parsed.After())
 	}
-	assert.Equal(t, []string{"settle", "in voice"}, executor.AfterJob("settle", "in voice").After())
-	assert.Equal(t, "after-end settle, invoice", executor.AfterJob("settle", "invoice").OnEnd().String())
-	assert.Nil(t, executor.Every(time.Second).After())
+	assert.Equal(t, []string{"settle", "in voice"}, schedule.AfterJob("settle", "in voice").After())
+	assert.Equal(t, "after-end settle, invoice", schedule.AfterJob("settle", "invoice").OnEnd().String())
+	assert.Nil(t, schedule.Every(time.Second).After())
 }
 
 func TestAfterJob_Refuses(t *testing.T) {
 	for text, want := range map[string]string{
-		executor.AfterJob("").String():                                          "the name of a job to follow is empty",
-		executor.AfterJob("a", "a").String():                                    `it names job "a" twice`,
-		executor.AfterJob("a").Spread(time.Second).String():                     `"spread" does not apply to a schedule that follows jobs`,
-		executor.AfterJob("a").In("Asia/Shanghai").String():                     `"in" does not apply`,
-		executor.Every(time.Second).OnEnd().String():                            "has to be quoted",
+		schedule.AfterJob("").String():                                          "the name of a job to follow is empty",
+		schedule.AfterJob("a", "a").String():                                    `it names job "a" twice`,
+		schedule.AfterJob("a").Spread(time.Second).String():                     `"spread" does not apply to a schedule that follows jobs`,
+		schedule.AfterJob("a").In("Asia/Shanghai").String():                     `"in" does not apply`,
+		schedule.Every(time.Second).OnEnd().String():                            "has to be quoted",
 		"after two words":                                                       "has to be quoted",
-		executor.AfterJob("a", "b", "c", "d", "e", "f", "g", "h", "i").String(): "it names 9 jobs, at most 8",
+		schedule.AfterJob("a", "b", "c", "d", "e", "f", "g", "h", "i").String(): "it names 9 jobs, at most 8",
 	} {
-		_, err := executor.ParseSchedule(text)
+		_, err := schedule.Parse(text)
 		assert.ErrorContains(t, err, want, text)
 	}
 }

@@ -11,12 +11,13 @@ import (
 
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/schedule"
 )
 
 func TestAfterJob_Operators(t *testing.T) {
 	bubble(t, "a cancelled run counts as failed for the jobs that follow", func(t *testing.T, f *fleet) {
 		var fires []time.Time
-		e := f.startChain("a", executor.AfterJob("job").OnFailure(), func(ctx context.Context, r *executor.Run) error {
+		e := f.startChain("a", schedule.AfterJob("job").OnFailure(), func(ctx context.Context, r *executor.Run) error {
 			if r.Shard == 0 || !r.FireTime.Equal(minute(1)) {
 				return nil
 			}
@@ -47,7 +48,7 @@ func TestAfterJob_Operators(t *testing.T) {
 			fires = append(fires, r.FireTime)
 			return nil
 		})
-		child.Name, child.Schedule = "child", executor.AfterJob("job").OnFailure()
+		child.Name, child.Schedule = "child", schedule.AfterJob("job").OnFailure()
 		require.NoError(t, e.Register(parent))
 		require.NoError(t, e.Register(child))
 		require.NoError(t, e.Start(t.Context()))
@@ -58,7 +59,7 @@ func TestAfterJob_Operators(t *testing.T) {
 		assert.Equal(t, []time.Time{minute(1)}, fires)
 	})
 	// follow starts a parent of two shards, and a child that follows it. It returns when the child fired, by fire.
-	follow := func(f *fleet, child executor.Schedule, parent executor.HandlerFunc) (e *executor.Executor, at map[time.Time]time.Time) {
+	follow := func(f *fleet, child schedule.Schedule, parent executor.HandlerFunc) (e *executor.Executor, at map[time.Time]time.Time) {
 		at = map[time.Time]time.Time{}
 		e = f.startChain("a", child, parent, func(_ context.Context, r *executor.Run) error {
 			if _, again := at[r.FireTime]; again {
@@ -70,7 +71,7 @@ func TestAfterJob_Operators(t *testing.T) {
 		return e, at
 	}
 	bubble(t, "backfilled fires do not fire the jobs that follow, and do not wait for their schedule", func(t *testing.T, f *fleet) {
-		e, at := follow(f, executor.AfterJob("job").OnEnd(), func(context.Context, *executor.Run) error { return nil })
+		e, at := follow(f, schedule.AfterJob("job").OnEnd(), func(context.Context, *executor.Run) error { return nil })
 		pass(time.Until(minute(1).Add(10 * time.Second)))
 		require.NoError(t, e.StopSchedule(t.Context(), "job"))
 		_, err := e.Operator().Backfill(t.Context(), "job", minute(-5), minute(-2), 1)
@@ -83,7 +84,7 @@ func TestAfterJob_Operators(t *testing.T) {
 		assert.Empty(t, f.status().Triggers)
 	})
 	bubble(t, "a retry of a fire that has not ended does not make up for the failure", func(t *testing.T, f *fleet) {
-		e, at := follow(f, executor.AfterJob("job"), func(_ context.Context, r *executor.Run) error {
+		e, at := follow(f, schedule.AfterJob("job"), func(_ context.Context, r *executor.Run) error {
 			switch {
 			case !r.FireTime.Equal(minute(2)) || r.Trigger > 0:
 			case r.Shard == 0:
@@ -102,7 +103,7 @@ func TestAfterJob_Operators(t *testing.T) {
 		assert.Equal(t, map[time.Time]time.Time{minute(1): minute(1), minute(3): minute(3)}, at)
 	})
 	bubble(t, "a backfilled run in progress does not hold up the end of a fire", func(t *testing.T, f *fleet) {
-		e, at := follow(f, executor.AfterJob("job"), func(_ context.Context, r *executor.Run) error {
+		e, at := follow(f, schedule.AfterJob("job"), func(_ context.Context, r *executor.Run) error {
 			if r.Reason == executor.Backfill && r.Shard == 1 {
 				time.Sleep(45 * time.Second)
 			} else if r.FireTime.Equal(minute(2)) && r.Shard == 0 {
@@ -117,7 +118,7 @@ func TestAfterJob_Operators(t *testing.T) {
 		assert.Equal(t, minute(2).Add(20*time.Second), at[minute(2)])
 	})
 	bubble(t, "a backfill that waits for a disabled shard does not hold up the end of later fires", func(t *testing.T, f *fleet) {
-		e, at := follow(f, executor.AfterJob("job").OnEnd(), func(context.Context, *executor.Run) error { return nil })
+		e, at := follow(f, schedule.AfterJob("job").OnEnd(), func(context.Context, *executor.Run) error { return nil })
 		pass(time.Until(minute(1).Add(10 * time.Second)))
 		require.NoError(t, e.Disable(t.Context(), executor.Scope{Job: "job", Shards: []int{1}}))
 		_, err := e.Operator().Backfill(t.Context(), "job", minute(-5), minute(-4), 1)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/schedule"
 )
 
 func TestBackfill(t *testing.T) {
@@ -52,7 +53,7 @@ func TestBackfill(t *testing.T) {
 	bubble(t, "needs fires that are known in advance", func(t *testing.T, f *fleet) {
 		handle := executor.HandlerFunc(func(ctx context.Context, _ *executor.Run) error { <-ctx.Done(); return nil })
 		e := f.executor("a", executor.Options{}, 1, handle)
-		for name, s := range map[string]executor.Schedule{"delay": executor.FixedDelay(time.Minute), "daemon": executor.Always(), "none": executor.OnTrigger()} {
+		for name, s := range map[string]schedule.Schedule{"delay": schedule.FixedDelay(time.Minute), "daemon": schedule.Always(), "none": schedule.OnTrigger()} {
 			require.NoError(t, e.Register(executor.Job{Name: name, Schedule: s, Handler: handle}))
 		}
 		require.NoError(t, e.Start(t.Context()))

@@ -23,10 +23,10 @@ type claim struct {
 
 // startDelay returns how long the run of a shard waits until its instant of Schedule.Spread, from now.
 func (c *claim) startDelay(shard int, now time.Time) time.Duration {
-	if c.program.spread == 0 || c.Trigger > 0 {
+	if c.Trigger > 0 {
 		return 0
 	}
-	offset := spreadOffset(c.Job, shard, c.program.spread)
+	offset := c.program.fires.Offset(c.Job, shard)
 	return min(c.Fire.Add(offset).Sub(now), offset)
 }
 

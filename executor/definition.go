@@ -9,7 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rota-dev/rota/internal/jobname"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/scheduletext"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // definition is the stored form of a Job: all fields but Handler and MaxRunning, with defaults
@@ -17,19 +20,19 @@ import (
 //
 // Its JSON is canonical: equal definitions with equal extra fields have equal bytes.
 type definition struct {
-	Name        string         `json:"name"`
-	Description string         `json:"description,omitempty"`
-	Schedule    Schedule       `json:"schedule"`
-	Shards      int            `json:"shards"`
-	ShardParams map[int]string `json:"shard_params,omitempty"`
-	Param       string         `json:"param,omitempty"`
-	Revision    int            `json:"revision"`
-	Strategy    string         `json:"strategy"`
-	Timeout     durationField  `json:"timeout,omitzero"`
-	OnCrash     CrashPolicy    `json:"on_crash"`
-	OnMisfire   MisfirePolicy  `json:"on_misfire"`
-	MaxAttempts int            `json:"max_attempts"`
-	OnOverlap   OverlapPolicy  `json:"on_overlap,omitzero"`
+	Name        string            `json:"name"`
+	Description string            `json:"description,omitempty"`
+	Schedule    schedule.Schedule `json:"schedule"`
+	Shards      int               `json:"shards"`
+	ShardParams map[int]string    `json:"shard_params,omitempty"`
+	Param       string            `json:"param,omitempty"`
+	Revision    int               `json:"revision"`
+	Strategy    string            `json:"strategy"`
+	Timeout     durationField     `json:"timeout,omitzero"`
+	OnCrash     CrashPolicy       `json:"on_crash"`
+	OnMisfire   MisfirePolicy     `json:"on_misfire"`
+	MaxAttempts int               `json:"max_attempts"`
+	OnOverlap   OverlapPolicy     `json:"on_overlap,omitzero"`
 
 	CatchupWindow durationField `json:"catchup_window,omitzero"`
 
@@ -112,7 +115,10 @@ func (d *definition) UnmarshalJSON(data []byte) error {
 	type plain definition
 	var p plain
 	extra, err := unmarshalRecord(data, &p)
-	if err != nil {
+	switch {
+	case errors.Is(err, schedule.ErrUnknownKind):
+		return &unknownError{err.Error()}
+	case err != nil:
 		return err
 	}
 	*d = definition(p)
@@ -146,16 +152,17 @@ func (d definition) problems() []problem {
 			all = append(all, problem{field, err})
 		}
 	}
-	report("Name", record.CheckJobName(d.Name))
+	report("Name", jobname.Check(d.Name))
 	report("Description", checkText(d.Description, maxDescriptionBytes))
-	report("Schedule", d.Schedule.check())
+	_, err := d.Schedule.Timetable()
+	report("Schedule", err)
 	report("Shards", checkRange(d.Shards, 1, maxShards))
 	for _, err := range d.checkShardParams() {
 		report("ShardParams", err)
 	}
 	report("Param", checkText(d.Param, maxParamBytes))
 	report("Revision", checkRevision(d.Revision))
-	report("Strategy", record.CheckJobName(d.Strategy))
+	report("Strategy", jobname.Check(d.Strategy))
 	report("Timeout", checkNotNegative(time.Duration(d.Timeout)))
 	report("OnCrash", d.OnCrash.check())
 	report("OnMisfire", d.OnMisfire.check())
@@ -224,7 +231,7 @@ func checkNotNegative[T int | time.Duration](n T) error {
 type durationField time.Duration
 
 func (d durationField) MarshalText() ([]byte, error) {
-	return []byte(durationText(time.Duration(d))), nil
+	return []byte(scheduletext.Duration(time.Duration(d))), nil
 }
 
 func (d *durationField) UnmarshalText(text []byte) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/schedule"
 )
 
 func TestDefinition_Stored(t *testing.T) {
@@ -27,7 +28,7 @@ func TestDefinition_Stored(t *testing.T) {
 			`"on_misfire":"run all 7","param":"p","retry":{"factor":2,"initial":"1s","jitter":0.2,"max":2,"max_interval":"1m"},"revision":4,"run_on":{"pool":"gpu","zone":"a"},"schedule":"cron 0 3 * * * in Asia/Shanghai",`+
 			`"shard_params":{"0":"Beijing","1":"Shanghai"},"shards":3,"start_paused":true,"strategy":"average","timeout":"1m30s"}`,
 			encode(t, definitionOf(Job{
-				Name: "settle", Description: "<b> & co", Schedule: Cron("0 3 * * *").In("Asia/Shanghai"), Shards: 3,
+				Name: "settle", Description: "<b> & co", Schedule: schedule.Cron("0 3 * * *").In("Asia/Shanghai"), Shards: 3,
 				ShardParams: map[int]string{1: "Shanghai", 0: "Beijing"}, Param: "p", Revision: 4, Strategy: "average",
 				Timeout: 90 * time.Second, OnCrash: CountAsFailed, OnMisfire: RunAll(7), MaxAttempts: 5,
 				StartPaused: true, Retry: Retry{Max: 2}, RunOn: map[string]string{"zone": "a", "pool": "gpu"}, Handler: HandlerFunc(noop),
@@ -80,7 +81,7 @@ func TestDefinition_Equal(t *testing.T) {
 	changes := map[string]func(*definition){
 		"Name":        func(d *definition) { d.Name = "b" },
 		"Description": func(d *definition) { d.Description = "b" },
-		"Schedule":    func(d *definition) { d.Schedule = Every(time.Second) },
+		"Schedule":    func(d *definition) { d.Schedule = schedule.Every(time.Second) },
 		"Shards":      func(d *definition) { d.Shards = 2 },
 		"ShardParams": func(d *definition) { d.ShardParams = map[int]string{0: "b"} },
 		"Param":       func(d *definition) { d.Param = "b" },
@@ -185,7 +186,7 @@ func TestDecodeDefinition_Refuses(t *testing.T) {
 func TestDefinition_LargestFitsIntoAValue(t *testing.T) {
 	j := Job{
 		Name: strings.Repeat("<", 100), Description: strings.Repeat("\x01", 1000), Param: strings.Repeat("\x01", 8192), Shards: maxShards,
-		Schedule: Cron("0 3 * * *"), ShardParams: make(map[int]string), Handler: HandlerFunc(noop),
+		Schedule: schedule.Cron("0 3 * * *"), ShardParams: make(map[int]string), Handler: HandlerFunc(noop),
 	}
 	j.RunOn = map[string]string{}
 	for i := range record.MaxRunOn {
@@ -217,7 +218,7 @@ func randomJob(r *rand.Rand) Job {
 	j := Job{
 		Name:        pick(r, "a", "日報 / daily", "<&>", "\"quoted\"", "日", "a\\b"),
 		Description: pick(r, "", "line\nline", "</script>", "\x00", "\u2028"),
-		Schedule:    []Schedule{OnTrigger(), randomSchedule(r), randomSchedule(r)}[r.IntN(3)],
+		Schedule:    []schedule.Schedule{schedule.OnTrigger(), randomSchedule(r), randomSchedule(r)}[r.IntN(3)],
 		Handler:     HandlerFunc(noop),
 		Shards:      r.IntN(50),
 		Param:       pick(r, "", "p", `{"json":true}`, "\t"),

@@ -13,15 +13,8 @@
 //
 // # Fires
 //
-// A [Schedule] is a set of instants, its fires. The set depends only on the text of the
-// schedule, not on the host or the start of a process, so a fire is the same instant on every
-// instance. The fires of [FixedDelay] and [Always] are exceptions: they count from the ends of
-// runs, which are on record.
-//
-// A cron schedule is in UTC unless it names a zone. The zone of the host is never used. Zone
-// data comes from the host, as for time.LoadLocation; in an image without zone data, import
-// time/tzdata. If a zone's rules change, instances with zone data of different age disagree
-// on its fires.
+// Job.Schedule determines the fires of a job: the instants at which its shards run. Package
+// schedule has the kinds of schedules.
 //
 // # Handlers
 //

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // A report follows a job of three shards. It runs once for each fire, after the last shard.
@@ -19,14 +20,14 @@ func ExampleAfterJob() {
 	}
 	reported := make(chan string)
 	settle := executor.Job{
-		Name: "settle", Shards: 3, Schedule: executor.OnTrigger(),
+		Name: "settle", Shards: 3, Schedule: schedule.OnTrigger(),
 		Handler: executor.HandlerFunc(func(ctx context.Context, r *executor.Run) error {
 			time.Sleep(time.Duration(r.Shard) * 10 * time.Millisecond)
 			return nil
 		}),
 	}
 	report := executor.Job{
-		Name: "report", Schedule: executor.AfterJob("settle"),
+		Name: "report", Schedule: schedule.AfterJob("settle"),
 		Handler: executor.HandlerFunc(func(ctx context.Context, r *executor.Run) error {
 			reported <- "settled: all shards have succeeded"
 			return nil

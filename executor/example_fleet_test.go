@@ -10,6 +10,7 @@ import (
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // quiet keeps what executors log out of the output of the examples.
@@ -28,7 +29,7 @@ func ExampleNew() {
 	}
 	err = ex.Register(executor.Job{
 		Name:     "poll",
-		Schedule: executor.Every(50 * time.Millisecond),
+		Schedule: schedule.Every(50 * time.Millisecond),
 		Handler: executor.HandlerFunc(func(_ context.Context, r *executor.Run) error {
 			if ctx.Err() == nil {
 				fmt.Printf("%s polls shard %d of %d\n", r.Instance, r.Shard, r.Shards)
@@ -54,11 +55,11 @@ func ExampleExecutor_Register() {
 	}
 	settle := executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil })
 	fmt.Println(ex.Register(
-		executor.Job{Name: "settle", Schedule: executor.Cron("0 3 * *"), Handler: settle},
-		executor.Job{Name: "poll", Schedule: executor.Every(time.Minute), Shards: 3, ShardParams: map[int]string{3: "east"}},
+		executor.Job{Name: "settle", Schedule: schedule.Cron("0 3 * *"), Handler: settle},
+		executor.Job{Name: "poll", Schedule: schedule.Every(time.Minute), Shards: 3, ShardParams: map[int]string{3: "east"}},
 	))
 	fmt.Println(ex.Register(
-		executor.Job{Name: "settle", Revision: 2, Schedule: executor.Cron("0 3 * * *"), Handler: settle},
+		executor.Job{Name: "settle", Revision: 2, Schedule: schedule.Cron("0 3 * * *"), Handler: settle},
 	))
 	// Output:
 	// invalid job "settle": Schedule: schedule "cron 0 3 * *": expected 5 to 6 fields, found 4: [0 3 * *]
@@ -114,7 +115,7 @@ func ExampleCompile() {
 		return
 	}
 	err = ex.Register(executor.Job{
-		Name: "close the year", Schedule: executor.Cron("0 3 1 jan *").In("Asia/Shanghai"),
+		Name: "close the year", Schedule: schedule.Cron("0 3 1 jan *").In("Asia/Shanghai"),
 		Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil }),
 	})
 	if err == nil {

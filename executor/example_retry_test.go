@@ -9,6 +9,7 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // A failed run is made again after growing delays, by the owner that its shard has then.
@@ -58,7 +59,7 @@ func ExampleRetry() {
 func ExampleOverlapPolicy() {
 	job := executor.Job{
 		Name:          "refresh",
-		Schedule:      executor.Every(time.Minute),
+		Schedule:      schedule.Every(time.Minute),
 		Timeout:       10 * time.Minute,
 		OnOverlap:     executor.SkipOverlapping, // skip the fires of these minutes
 		OnMisfire:     executor.RunAll(60),      // after an outage, make up for up to an hour

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // calls are calls of a handler: by instance, and when they began and ended, in seconds.
@@ -38,7 +39,7 @@ func (c *calls) all() []string {
 }
 
 // startScheduled starts an executor of a job with a schedule.
-func (f *fleet) startScheduled(name string, s executor.Schedule, handle executor.HandlerFunc) *executor.Executor {
+func (f *fleet) startScheduled(name string, s schedule.Schedule, handle executor.HandlerFunc) *executor.Executor {
 	f.t.Helper()
 	e := f.executor(name, executor.Options{}, 1, handle)
 	job := f.job(1, handle)
@@ -64,14 +65,14 @@ func TestFixedDelay(t *testing.T) {
 	}
 	bubble(t, "runs a shard again when the delay has passed since the end of its last run", func(t *testing.T, f *fleet) {
 		var c calls
-		f.startScheduled("a", executor.FixedDelay(5*time.Second), reports(&c, 3*time.Second, nil))
+		f.startScheduled("a", schedule.FixedDelay(5*time.Second), reports(&c, 3*time.Second, nil))
 		time.Sleep(28 * time.Second)
 		assert.Equal(t, []string{"5.0 a begins 1", "8.0 a ends", "13.0 a begins 1", "16.0 a ends", "21.0 a begins 1", "24.0 a ends"}, c.all())
 		assert.Zero(t, f.status().Counts.Skipped)
 	})
 	bubble(t, "counts from the end also if the delay is shorter than the run, or much shorter", func(t *testing.T, f *fleet) {
 		var c calls
-		f.startScheduled("a", executor.FixedDelay(200*time.Millisecond), reports(&c, 3*time.Second, nil))
+		f.startScheduled("a", schedule.FixedDelay(200*time.Millisecond), reports(&c, 3*time.Second, nil))
 		time.Sleep(9 * time.Second)
 		assert.Equal(t, []string{"0.2 a begins 1", "3.2 a ends", "3.4 a begins 1", "6.4 a ends", "6.6 a begins 1"}, c.all())
 	})
@@ -80,7 +81,7 @@ func TestFixedDelay(t *testing.T) {
 		handle := reports(&c, time.Second, errors.New("out of order"))
 		e := f.executor("a", executor.Options{}, 1, handle)
 		job := f.job(1, handle)
-		job.Schedule, job.Retry = executor.FixedDelay(10*time.Second), executor.Retry{Max: 1, Initial: 2 * time.Second, Jitter: -1}
+		job.Schedule, job.Retry = schedule.FixedDelay(10*time.Second), executor.Retry{Max: 1, Initial: 2 * time.Second, Jitter: -1}
 		require.NoError(t, e.Register(job))
 		require.NoError(t, e.Start(t.Context()))
 		time.Sleep(24900 * time.Millisecond)
@@ -91,18 +92,18 @@ func TestFixedDelay(t *testing.T) {
 	})
 	bubble(t, "keeps the delay when the shard moves in the middle of a run, and in the middle of the delay", func(t *testing.T, f *fleet) {
 		var c calls
-		a := f.startScheduled("a", executor.FixedDelay(5*time.Second), reports(&c, 3*time.Second, nil))
+		a := f.startScheduled("a", schedule.FixedDelay(5*time.Second), reports(&c, 3*time.Second, nil))
 		time.Sleep(6 * time.Second)
-		f.startScheduled("b", executor.FixedDelay(5*time.Second), reports(&c, 3*time.Second, nil))
+		f.startScheduled("b", schedule.FixedDelay(5*time.Second), reports(&c, 3*time.Second, nil))
 		go a.Shutdown(context.Background())
 		time.Sleep(16 * time.Second)
 		assert.Equal(t, []string{"5.0 a begins 1", "8.0 a ends", "13.0 b begins 1", "16.0 b ends", "21.0 b begins 1"}, c.all())
 	})
 	bubble(t, "repeats a run that crashed, and counts from the end of the repetition", func(t *testing.T, f *fleet) {
 		var c calls
-		f.startScheduled("a", executor.FixedDelay(5*time.Second), reports(&c, 3*time.Second, nil))
+		f.startScheduled("a", schedule.FixedDelay(5*time.Second), reports(&c, 3*time.Second, nil))
 		time.Sleep(6 * time.Second)
-		f.startScheduled("b", executor.FixedDelay(5*time.Second), reports(&c, 3*time.Second, nil))
+		f.startScheduled("b", schedule.FixedDelay(5*time.Second), reports(&c, 3*time.Second, nil))
 		defer f.server.Partition("a")()
 		time.Sleep(30 * time.Second)
 		require.GreaterOrEqual(t, len(c.all()), 4)
@@ -120,7 +121,7 @@ func TestFixedDelay(t *testing.T) {
 	})
 	bubble(t, "counts one skipped fire for each delay while the shard is disabled", func(t *testing.T, f *fleet) {
 		var c calls
-		e := f.startScheduled("a", executor.FixedDelay(5*time.Second), reports(&c, time.Second, nil))
+		e := f.startScheduled("a", schedule.FixedDelay(5*time.Second), reports(&c, time.Second, nil))
 		time.Sleep(time.Second)
 		s := executor.Scope{Job: "job", Shards: []int{0}}
 		require.NoError(t, e.Disable(t.Context(), s))
@@ -147,15 +148,15 @@ func TestAlways(t *testing.T) {
 	never := func(*executor.Run) error { return nil }
 	bubble(t, "keeps one run going", func(t *testing.T, f *fleet) {
 		var c calls
-		f.startScheduled("a", executor.Always(), daemon(&c, never))
+		f.startScheduled("a", schedule.Always(), daemon(&c, never))
 		time.Sleep(time.Hour)
 		assert.Equal(t, []string{"1.0 a begins"}, c.all())
 	})
 	bubble(t, "hands the run over at once when the shard moves, and when its instance drains", func(t *testing.T, f *fleet) {
 		var c calls
-		a := f.startScheduled("a", executor.Always(), daemon(&c, never))
+		a := f.startScheduled("a", schedule.Always(), daemon(&c, never))
 		time.Sleep(10 * time.Second)
-		f.startScheduled("b", executor.Always(), daemon(&c, never))
+		f.startScheduled("b", schedule.Always(), daemon(&c, never))
 		time.Sleep(10 * time.Second)
 		require.NoError(t, a.Shutdown(t.Context()))
 		time.Sleep(10 * time.Second)
@@ -166,8 +167,8 @@ func TestAlways(t *testing.T) {
 	})
 	bubble(t, "begins the run again after each crash, and never counts it as lost", func(t *testing.T, f *fleet) {
 		var c calls
-		f.startScheduled("a", executor.Always(), daemon(&c, never))
-		f.startScheduled("b", executor.Always(), daemon(&c, never))
+		f.startScheduled("a", schedule.Always(), daemon(&c, never))
+		f.startScheduled("b", schedule.Always(), daemon(&c, never))
 		for range 5 {
 			time.Sleep(10 * time.Hour)
 			var owner string
@@ -189,7 +190,7 @@ func TestAlways(t *testing.T) {
 	})
 	bubble(t, "begins the run again after growing delays if it fails", func(t *testing.T, f *fleet) {
 		var c calls
-		f.startScheduled("a", executor.Always(), daemon(&c, func(r *executor.Run) error {
+		f.startScheduled("a", schedule.Always(), daemon(&c, func(r *executor.Run) error {
 			if r.Retries < 3 {
 				return errors.New("out of order")
 			}
@@ -205,7 +206,7 @@ func TestAlways(t *testing.T) {
 	})
 	bubble(t, "begins the run again a second after it returned", func(t *testing.T, f *fleet) {
 		var c calls
-		f.startScheduled("a", executor.Always(), func(context.Context, *executor.Run) error {
+		f.startScheduled("a", schedule.Always(), func(context.Context, *executor.Run) error {
 			c.add("called")
 			return nil
 		})
@@ -216,13 +217,13 @@ func TestAlways(t *testing.T) {
 		"a pause": func(e *executor.Executor, f *fleet) error { return e.Pause(f.t.Context(), "job") },
 		"a new definition": func(e *executor.Executor, f *fleet) error {
 			job := f.job(1, func(context.Context, *executor.Run) error { return nil })
-			job.Schedule, job.Revision = executor.OnTrigger(), 1
+			job.Schedule, job.Revision = schedule.OnTrigger(), 1
 			return e.Register(job)
 		},
 	} {
 		bubble(t, "ends the run for good on "+name, func(t *testing.T, f *fleet) {
 			var c calls
-			e := f.startScheduled("a", executor.Always(), daemon(&c, never))
+			e := f.startScheduled("a", schedule.Always(), daemon(&c, never))
 			time.Sleep(10 * time.Second)
 			require.NoError(t, act(e, f))
 			time.Sleep(time.Minute)
@@ -235,7 +236,7 @@ func TestAlways(t *testing.T) {
 	}
 	bubble(t, "begins the run again after a pause and after the crash of its owner", func(t *testing.T, f *fleet) {
 		var c calls
-		e := f.startScheduled("a", executor.Always(), daemon(&c, never))
+		e := f.startScheduled("a", schedule.Always(), daemon(&c, never))
 		time.Sleep(10 * time.Second)
 		require.NoError(t, e.Pause(t.Context(), "job"))
 		time.Sleep(10 * time.Second)
@@ -243,7 +244,7 @@ func TestAlways(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		require.Len(t, c.all(), 3)
 		assert.Contains(t, c.all()[2], "a begins")
-		f.startScheduled("b", executor.Always(), daemon(&c, never))
+		f.startScheduled("b", schedule.Always(), daemon(&c, never))
 		defer f.server.Partition("a")()
 		time.Sleep(30 * time.Second)
 		require.Len(t, c.all(), 5)
@@ -252,7 +253,7 @@ func TestAlways(t *testing.T) {
 }
 
 func TestFixedDelay_IsChecked(t *testing.T) {
-	for _, s := range []executor.Schedule{executor.FixedDelay(time.Second), executor.Always()} {
+	for _, s := range []schedule.Schedule{schedule.FixedDelay(time.Second), schedule.Always()} {
 		err := registerJob(t, executor.Job{
 			Name: "job", Handler: takes(0), Schedule: s, Shards: 2000, Tracking: executor.TrackClaims,
 			OnMisfire: executor.SkipMissed, OnOverlap: executor.CancelRunning, CatchupWindow: time.Hour,
@@ -261,13 +262,13 @@ func TestFixedDelay_IsChecked(t *testing.T) {
 			assert.ErrorContains(t, err, field)
 		}
 		assert.ErrorContains(t, registerJob(t, executor.Job{Name: "job", Handler: takes(0), Schedule: s.Spread(time.Second)}), "cannot be spread")
-		parsed, err := executor.ParseSchedule(s.String())
+		parsed, err := schedule.Parse(s.String())
 		require.NoError(t, err)
 		assert.Equal(t, s, parsed)
 	}
-	_, err := executor.ParseSchedule("always now")
+	_, err := schedule.Parse("always now")
 	assert.Error(t, err)
-	_, err = executor.ParseSchedule("fixed delay 1us")
+	_, err = schedule.Parse("fixed delay 1us")
 	assert.ErrorContains(t, err, "below")
 }
 
@@ -277,8 +278,8 @@ func TestStats_OfJobsThatCountFromEnds(t *testing.T) {
 		require.NoError(t, err)
 		return st
 	}
-	for name, schedule := range map[string]executor.Schedule{
-		"a daemon": executor.Always(), "a fixed delay": executor.FixedDelay(5 * time.Second),
+	for name, schedule := range map[string]schedule.Schedule{
+		"a daemon": schedule.Always(), "a fixed delay": schedule.FixedDelay(5 * time.Second),
 	} {
 		bubble(t, name+" that has run for ten hours is not late, and has no next fire", func(t *testing.T, f *fleet) {
 			e := f.startScheduled("a", schedule, takes(12*time.Hour))

@@ -9,7 +9,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/rota-dev/rota/internal/jobname"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // Job defines a sharded job. Only Name and Handler are required; the zero value of each other
@@ -21,7 +23,7 @@ type Job struct {
 	// Description is for people. It has up to 1000 bytes.
 	Description string
 	// Schedule determines the fires of the job. The zero value is OnTrigger: no fires.
-	Schedule Schedule
+	Schedule schedule.Schedule
 	// Handler runs one shard for one fire. It is not stored.
 	Handler Handler
 	// Middleware wraps the Handler; the first entry is the outermost. Options.Middleware is
@@ -219,7 +221,7 @@ const (
 	leastOfMaxRunning = 16
 
 	maxShards           = record.MaxShards
-	maxNameBytes        = record.MaxJobNameBytes
+	maxNameBytes        = jobname.MaxBytes
 	maxDescriptionBytes = 1000
 	maxParamBytes       = record.MaxParamBytes
 	maxShardParamBytes  = 1000
@@ -257,7 +259,7 @@ func checkJobs(jobs []Job, knows func(strategy string) bool) error {
 func (j Job) problems(knows func(strategy string) bool) []problem {
 	d := definitionOf(j)
 	all := d.problems()
-	if err := record.CheckNewName(d.Name); err != nil && record.CheckJobName(d.Name) == nil {
+	if err := jobname.CheckNew(d.Name); err != nil && jobname.Check(d.Name) == nil {
 		all = append(all, problem{"Name", err})
 	}
 	all = append(all, checkHandler(j.Handler)...)

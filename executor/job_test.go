@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/schedule"
 )
 
 func noop(context.Context, *Run) error { return nil }
@@ -25,7 +27,7 @@ func TestCheckJobs_AcceptsWhatIsInBounds(t *testing.T) {
 		{Name: strings.Repeat("é", 50), Handler: HandlerFunc(noop)},
 		{Name: "reports / 日報 (daily)", Handler: HandlerFunc(noop)},
 		{
-			Name: "all fields", Handler: HandlerFunc(noop), Description: strings.Repeat("d", 1000), Schedule: Cron("@daily").In("Asia/Tokyo"),
+			Name: "all fields", Handler: HandlerFunc(noop), Description: strings.Repeat("d", 1000), Schedule: schedule.Cron("@daily").In("Asia/Tokyo"),
 			Shards: 10_000, ShardParams: params, Param: strings.Repeat("\x00", 8192), Revision: 1 << 40, Strategy: "sticky", Timeout: time.Nanosecond,
 			OnCrash: CountAsFailed, OnMisfire: RunAll(1), StartPaused: true, MaxAttempts: 100, Tracking: TrackClaims, MaxRunning: 1 << 40, Local: strings.Repeat("x", 16),
 			RunOn: map[string]string{strings.Repeat("k", 100): strings.Repeat("v", 200), "zone": ""},
@@ -47,7 +49,7 @@ func TestCheckJobs_Refuses(t *testing.T) {
 		"a name that is not UTF-8":      {func(j *Job) { j.Name = "a\xff" }, "Name: is not UTF-8"},
 		"a long description":            {func(j *Job) { j.Description = strings.Repeat("d", 1001) }, "Description: has 1001 bytes"},
 		"a description that is bytes":   {func(j *Job) { j.Description = "\xff" }, "Description: is not UTF-8"},
-		"a bad schedule":                {func(j *Job) { j.Schedule = Cron("nonsense") }, `Schedule: schedule "cron nonsense"`},
+		"a bad schedule":                {func(j *Job) { j.Schedule = schedule.Cron("nonsense") }, `Schedule: schedule "cron nonsense"`},
 		"no handler":                    {func(j *Job) { j.Handler = nil }, "Handler: is nil"},
 		"a handler that is a nil func":  {func(j *Job) { j.Handler = none }, "Handler: is nil"},
 		"a negative number of shards":   {func(j *Job) { j.Shards = -1 }, "Shards: -1 is not from 1 to 10000"},
@@ -102,7 +104,7 @@ func TestCheckJobs_ReportsAllProblemsOfAllJobs(t *testing.T) {
 	err := checkJobs([]Job{
 		{Name: "first", Shards: -1, Timeout: -1, RunOn: map[string]string{"": "x", "zone": "\n"}},
 		{Name: "second", Handler: HandlerFunc(noop)},
-		{Name: "third", Handler: HandlerFunc(noop), Schedule: Cron("").In("Mars/Olympus"), OnCrash: -1},
+		{Name: "third", Handler: HandlerFunc(noop), Schedule: schedule.Cron("").In("Mars/Olympus"), OnCrash: -1},
 		{Name: "second", Handler: HandlerFunc(noop)},
 	}, anyStrategy)
 	var got []string

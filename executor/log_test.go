@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // logbook is what executors log.
@@ -56,7 +57,7 @@ func TestLog_Runs(t *testing.T) {
 		log := &logbook{}
 		e := f.executor("a", executor.Options{Logger: log.logger(slog.LevelInfo), Workers: 4000}, 1, takes(0))
 		require.NoError(t, e.Register(executor.Job{
-			Name: "failing", Schedule: executor.Every(time.Second), Shards: 2000,
+			Name: "failing", Schedule: schedule.Every(time.Second), Shards: 2000,
 			Handler: executor.HandlerFunc(func(_ context.Context, r *executor.Run) error {
 				if r.Shard == 7 {
 					panic("at once")
@@ -64,7 +65,7 @@ func TestLog_Runs(t *testing.T) {
 				return fmt.Errorf("shard %d has no luck", r.Shard)
 			}),
 		}, executor.Job{
-			Name: "other", Schedule: executor.Every(time.Minute), Shards: 1,
+			Name: "other", Schedule: schedule.Every(time.Minute), Shards: 1,
 			Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { return errors.New("another job") }),
 		}))
 		require.NoError(t, e.Start(t.Context()))
@@ -117,7 +118,7 @@ func TestLog_Runs(t *testing.T) {
 		log := &logbook{}
 		e := f.executor("a", executor.Options{Logger: log.logger(slog.LevelInfo)}, 1, takes(0))
 		require.NoError(t, e.Register(executor.Job{
-			Name: "deaf", Schedule: executor.Every(time.Hour), Timeout: time.Second,
+			Name: "deaf", Schedule: schedule.Every(time.Hour), Timeout: time.Second,
 			Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error {
 				time.Sleep(10 * time.Minute)
 				return nil

@@ -18,6 +18,7 @@ import (
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // busyProcess is one process with jobs whose runs take long.
@@ -136,8 +137,8 @@ func (p *busyProcess) memberCommits() (n int) {
 }
 
 var (
-	nightly = executor.Job{Name: "settle", Schedule: executor.Every(time.Hour), Shards: 8}
-	often   = executor.Job{Name: "poll", Schedule: executor.Every(10 * time.Second)}
+	nightly = executor.Job{Name: "settle", Schedule: schedule.Every(time.Hour), Shards: 8}
+	often   = executor.Job{Name: "poll", Schedule: schedule.Every(10 * time.Second)}
 )
 
 func defaultMaxRunning() int { return max(16, 4*runtime.GOMAXPROCS(0)) }
@@ -249,7 +250,7 @@ func TestReason_Queued(t *testing.T) {
 	})
 	busyTest(t, "is not that of a triggered run", executor.Options{}, func(t *testing.T, p *busyProcess) {
 		j := one(nightly)
-		j.Schedule = executor.OnTrigger()
+		j.Schedule = schedule.OnTrigger()
 		p.offer(j, time.Minute)
 		until(1)
 		_, err := p.Trigger(t.Context(), "settle", executor.Trigger{})
@@ -259,7 +260,7 @@ func TestReason_Queued(t *testing.T) {
 	})
 	busyTest(t, "is not that of a misfire", executor.Options{}, func(t *testing.T, p *busyProcess) {
 		j := one(nightly)
-		j.Schedule = executor.Every(time.Minute)
+		j.Schedule = schedule.Every(time.Minute)
 		p.offer(j, 50*time.Second)
 		until(7)
 		reason := map[string]executor.Reason{}
@@ -317,7 +318,7 @@ func TestWaiting(t *testing.T) {
 	})
 	busyTest(t, "costs no commit and no line if runs wait for less than 10 s", executor.Options{}, func(t *testing.T, p *busyProcess) {
 		j := nightly
-		j.Schedule, j.MaxRunning = executor.Every(10*time.Second), 2
+		j.Schedule, j.MaxRunning = schedule.Every(10*time.Second), 2
 		p.offer(j, 2*time.Second)
 		until(1)
 		require.NotZero(t, p.memberCommits())

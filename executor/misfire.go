@@ -91,6 +91,14 @@ func (p MisfirePolicy) check() error {
 	return nil
 }
 
+// timetable is the fires of a job, a set of instants: a *schedule.Timetable, or the releases of followed fires.
+type timetable interface {
+	// Next returns the first fire after an instant, or the zero Time if there is none.
+	Next(after time.Time) time.Time
+	// Count returns the number of fires after one instant and not after another. Its cost does not depend on that number.
+	Count(after, through time.Time) int
+}
+
 // dueFires is the decision about the due fires of a shard.
 type dueFires struct {
 	// fire is the fire to run now, zero if there is none.
@@ -113,12 +121,12 @@ type dueFires struct {
 //
 // The cost does not depend on the number of due fires, as they may be many after an outage.
 func decideDue(t timetable, p MisfirePolicy, last, until, now time.Time) dueFires {
-	first := fireBefore(t.next(last), until)
+	first := fireBefore(t.Next(last), until)
 	if first.IsZero() || first.After(now) {
 		return dueFires{next: first}
 	}
 	end := latestBefore(now, until)
-	due := t.count(last, end)
+	due := t.Count(last, end)
 	kept := 1 // the number of latest due fires that are not skipped; the first of them runs now
 	if p > 0 {
 		kept = min(due, int(p))
@@ -127,7 +135,7 @@ func decideDue(t timetable, p MisfirePolicy, last, until, now time.Time) dueFire
 	if kept < due {
 		fire = firstOfLast(t, last, end, kept)
 	}
-	o := dueFires{fire: fire, skipped: due - kept, through: fire, next: fireBefore(t.next(fire), until)}
+	o := dueFires{fire: fire, skipped: due - kept, through: fire, next: fireBefore(t.Next(fire), until)}
 	late := now.Sub(fire) > misfireGrace
 	switch {
 	case p != SkipMissed:
@@ -149,11 +157,29 @@ func (p *program) findExpired(last, until, now time.Time) (int, time.Time) {
 	if !through.After(last) {
 		return 0, last
 	}
-	expired := p.times.count(last, through)
+	expired := p.times.Count(last, through)
 	if expired == 0 {
 		return 0, last
 	}
 	return expired, firstOfLast(p.times, last, through, 1)
+}
+
+// firstOfLast returns the first of the last n fires of t that are after one instant and not after
+// another. There must be n such fires.
+func firstOfLast(t timetable, after, through time.Time, n int) time.Time {
+	low, high := after, through // n fires or more follow low, fewer follow high
+	for {
+		middle := low.Add(high.Sub(low) / 2)
+		fire := t.Next(middle)
+		switch follow := t.Count(middle, through); {
+		case follow == n:
+			return fire
+		case follow > n:
+			low = fire
+		default:
+			high = middle
+		}
+	}
 }
 
 // latestBefore returns t, or the last instant before until if t is not before until and until is not zero.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/schedule"
 )
 
 func TestMisfirePolicy_Text(t *testing.T) {
@@ -99,7 +100,7 @@ func TestOwes(t *testing.T) {
 		{"until: not after the watermark", RunOnce, "05:00", "04:00", "30:00", "", false, 0, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for _, s := range []Schedule{Cron("* * * * *"), Every(time.Minute)} {
+			for _, s := range []schedule.Schedule{schedule.Cron("* * * * *"), schedule.Every(time.Minute)} {
 				want := dueFires{fire: at(c.fire), missed: c.missed, skipped: c.skipped, through: at(c.through), next: at(c.next)}
 				assert.Equal(t, want, decideDue(compile(t, s), c.policy, at(c.last), at(c.until), at(c.now)), s)
 			}
@@ -109,7 +110,7 @@ func TestOwes(t *testing.T) {
 
 func TestOwes_NothingWithoutASchedule(t *testing.T) {
 	for _, p := range []MisfirePolicy{RunOnce, SkipMissed, RunAll(5)} {
-		assert.Zero(t, decideDue(never{}, p, time.Time{}, time.Time{}, time.Now()))
+		assert.Zero(t, decideDue(compile(t, schedule.OnTrigger()), p, time.Time{}, time.Time{}, time.Now()))
 	}
 }
 
@@ -125,7 +126,7 @@ func TestOwes_AgreesWithWalking(t *testing.T) {
 		last := date("2026-10-31T00:00:00Z").Add(time.Duration(r.Int64N(int64(48 * time.Hour))))
 		now := last
 		for range r.IntN(30) {
-			now = tt.next(now)
+			now = tt.Next(now)
 		}
 		now = now.Add(time.Duration(r.Int64N(int64(3*time.Second)) - int64(time.Second)/2))
 		var until time.Time
@@ -149,12 +150,12 @@ func TestOwes_AgreesWithWalking(t *testing.T) {
 func owesByWalking(tt timetable, p MisfirePolicy, last, until, now time.Time) dueFires {
 	mine := func(f time.Time) bool { return !f.IsZero() && (until.IsZero() || f.Before(until)) }
 	var due []time.Time
-	f := tt.next(last)
-	for ; mine(f) && !f.After(now); f = tt.next(f) {
+	f := tt.Next(last)
+	for ; mine(f) && !f.After(now); f = tt.Next(f) {
 		due = append(due, f)
 	}
 	var o dueFires
-	run := func(i int) { o.fire, o.through, o.skipped, o.next = due[i], due[i], i, tt.next(due[i]) }
+	run := func(i int) { o.fire, o.through, o.skipped, o.next = due[i], due[i], i, tt.Next(due[i]) }
 	n := len(due)
 	switch {
 	case n == 0:
@@ -201,10 +202,10 @@ func TestOwes_SettlesEveryFireOnce(t *testing.T) {
 				require.True(t, o.through.After(last))
 				last = o.through
 			}
-			require.Equal(t, tt.next(last), o.next)
-			require.Equal(t, tt.count(start, last), settled)
+			require.Equal(t, tt.Next(last), o.next)
+			require.Equal(t, tt.Count(start, last), settled)
 			// A run takes its time: none, some, or several fires long.
-			now = o.next.Add(time.Duration(r.Int64N(int64(tt.next(o.next).Sub(o.next)) * 4)))
+			now = o.next.Add(time.Duration(r.Int64N(int64(tt.Next(o.next).Sub(o.next)) * 4)))
 		}
 	}
 }
@@ -221,7 +222,7 @@ func TestPassed_SkipsAllThatIsDueAtOnce(t *testing.T) {
 		last := date("2026-10-31T12:00:00Z").Add(time.Duration(r.Int64N(int64(24 * time.Hour))))
 		now := last
 		for range r.IntN(30) {
-			now = p.times.next(now)
+			now = p.times.Next(now)
 		}
 		end, until := now, time.Time{}
 		if r.IntN(2) == 0 {
@@ -230,13 +231,13 @@ func TestPassed_SkipsAllThatIsDueAtOnce(t *testing.T) {
 		}
 		o := p.SkipDue(last, until, now)
 		require.Zero(t, o.Fire)
-		require.Equal(t, p.times.count(last, end), o.Skipped)
+		require.Equal(t, p.times.Count(last, end), o.Skipped)
 		if o.Skipped > 0 {
 			some++
 			last = o.Through
-			require.Zero(t, p.times.count(last, end))
+			require.Zero(t, p.times.Count(last, end))
 		}
-		require.Equal(t, fireBefore(p.times.next(last), until), o.Wake)
+		require.Equal(t, fireBefore(p.times.Next(last), until), o.Wake)
 		require.Zero(t, p.SkipDue(last, until, now).Skipped, "once")
 	}
 	require.Greater(t, some, 100)
@@ -244,8 +245,8 @@ func TestPassed_SkipsAllThatIsDueAtOnce(t *testing.T) {
 
 // Otherwise the due fires of the next epoch would wait for the delay.
 func TestPassed_RaisesTheWatermarkNoFurtherThanTheEpoch(t *testing.T) {
-	for _, s := range []Schedule{FixedDelay(15 * time.Second), Every(15 * time.Second), Cron("*/15 * * * * *")} {
-		p := program{times: compile(t, s), countsEnds: s.countsEnds()}
+	for _, s := range []schedule.Schedule{schedule.FixedDelay(15 * time.Second), schedule.Every(15 * time.Second), schedule.Cron("*/15 * * * * *")} {
+		p := program{times: compile(t, s), countsEnds: s.CountsEnds()}
 		last := date("2026-05-04T10:00:00Z")
 		now := last.Add(time.Minute)
 		for _, until := range []time.Time{now, now.Add(-20 * time.Second)} {
@@ -262,14 +263,14 @@ func TestPassed_RaisesTheWatermarkNoFurtherThanTheEpoch(t *testing.T) {
 func TestOwes_AfterALongOutage(t *testing.T) {
 	last := date("2026-02-15T00:00:00Z")
 	for _, c := range []struct {
-		s      Schedule
+		s      schedule.Schedule
 		outage time.Duration
 		fires  int
 	}{
-		{Cron("* * * * * *").In("America/New_York"), 30 * 24 * time.Hour, 2_592_000},
-		{Every(time.Second), 30 * 24 * time.Hour, 2_592_000},
-		{Cron("* * * * * *").In("America/New_York"), 3650 * 24 * time.Hour, 315_360_000},
-		{Every(time.Millisecond), 3650 * 24 * time.Hour, 315_360_000_000},
+		{schedule.Cron("* * * * * *").In("America/New_York"), 30 * 24 * time.Hour, 2_592_000},
+		{schedule.Every(time.Second), 30 * 24 * time.Hour, 2_592_000},
+		{schedule.Cron("* * * * * *").In("America/New_York"), 3650 * 24 * time.Hour, 315_360_000},
+		{schedule.Every(time.Millisecond), 3650 * 24 * time.Hour, 315_360_000_000},
 	} {
 		tt := compile(t, c.s)
 		now := last.Add(c.outage)
@@ -283,13 +284,13 @@ func TestOwes_AfterALongOutage(t *testing.T) {
 		assert.Equal(t, c.fires-1, once.skipped)
 		assert.Equal(t, c.fires-2, skip.skipped)
 		assert.Equal(t, c.fires-1_000_000, all.skipped)
-		assert.Equal(t, 1_000_000, tt.count(all.fire.Add(-1), now))
+		assert.Equal(t, 1_000_000, tt.Count(all.fire.Add(-1), now))
 		assert.Less(t, took, time.Second, "%v, where walking takes minutes", c.s)
 	}
 }
 
 func BenchmarkOwes_PerSecondCronAfterAMonth(b *testing.B) {
-	tt := compile(b, Cron("* * * * * *").In("America/New_York"))
+	tt := compile(b, schedule.Cron("* * * * * *").In("America/New_York"))
 	last := date("2026-02-15T00:00:00Z")
 	for _, p := range []MisfirePolicy{RunOnce, SkipMissed, RunAll(1000)} {
 		b.Run(p.String(), func(b *testing.B) {
@@ -302,9 +303,9 @@ func BenchmarkOwes_PerSecondCronAfterAMonth(b *testing.B) {
 }
 
 func BenchmarkOwes_OneFireOnTime(b *testing.B) {
-	tt := compile(b, Cron("0 3 * * *").In("America/New_York"))
+	tt := compile(b, schedule.Cron("0 3 * * *").In("America/New_York"))
 	last := date("2026-02-15T00:00:00Z")
-	now := tt.next(last)
+	now := tt.Next(last)
 	b.ReportAllocs()
 	for b.Loop() {
 		decideDue(tt, RunOnce, last, time.Time{}, now)
@@ -313,13 +314,41 @@ func BenchmarkOwes_OneFireOnTime(b *testing.B) {
 
 func TestProgram_CountsFiresBeyondTheCatchupWindowOnce(t *testing.T) {
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	schedule := Every(time.Hour)
-	times, err := schedule.compile()
-	require.NoError(t, err)
+	schedule := schedule.Every(time.Hour)
+	times := compile(t, schedule)
 	p := newProgram(definitionOf(Job{Name: "job", Schedule: schedule, CatchupWindow: time.Minute}), times)
 	now := begin.Add(150 * time.Minute)
 	due := p.Due(begin, time.Time{}, now)
 	assert.Equal(t, coordinator.Due{Skipped: 2, Expired: 2, Through: begin.Add(2 * time.Hour), Wake: begin.Add(3 * time.Hour)}, due, "long before the next fire")
 	again := p.Due(due.Through, time.Time{}, now.Add(time.Second))
 	assert.Equal(t, coordinator.Due{Wake: begin.Add(3 * time.Hour)}, again)
+}
+
+func TestFirstOfLast_IsTheFireWithWhichTheLastOnesBegin(t *testing.T) {
+	const seed = 4
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for range 200 {
+		tt := compile(t, randomSchedule(r))
+		after := date("2026-10-20T00:00:00Z").Add(time.Duration(r.Int64N(int64(20 * 24 * time.Hour))))
+		last := after
+		for range 1 + r.IntN(200) {
+			last = tt.Next(last)
+		}
+		through := last.Add(tt.Next(last).Sub(last) / 2)
+		var all []time.Time
+		for fire := tt.Next(after); !fire.After(through); fire = tt.Next(fire) {
+			all = append(all, fire)
+		}
+		for n := 1; n <= len(all); n += 1 + r.IntN(20) {
+			require.Equal(t, all[len(all)-n], firstOfLast(tt, after, through, n))
+		}
+	}
+}
+
+// The first fire asked for by a shard that knows no earlier instant.
+func TestFirstOfLast_FromTheZeroTime(t *testing.T) {
+	now := date("2026-05-05T05:05:05Z")
+	assert.Equal(t, date("2026-05-05T03:00:00Z"), firstOfLast(compile(t, schedule.Cron("0 3 * * *")), time.Time{}, now, 1))
+	assert.Equal(t, date("2026-05-05T05:05:00Z"), firstOfLast(compile(t, schedule.Every(10*time.Second)), time.Time{}, now, 1))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/rotatest"
+	"github.com/rota-dev/rota/schedule"
 )
 
 func TestObserver_FireEnded(t *testing.T) {
@@ -23,7 +24,7 @@ func TestObserver_FireEnded(t *testing.T) {
 			return nil
 		})
 		child := f.job(1, takes(0))
-		child.Name, child.Schedule = "child", executor.AfterJob("job")
+		child.Name, child.Schedule = "child", schedule.AfterJob("job")
 		require.NoError(t, e.Register(child))
 		require.NoError(t, e.Start(t.Context()))
 		pass(150 * time.Second)
@@ -42,8 +43,8 @@ func TestObserver_FireEnded(t *testing.T) {
 		rotatest.Run(t, func(f *rotatest.Fleet) {
 			l := &eventLog{}
 			jobs := []executor.Job{
-				{Name: "job", Schedule: executor.Every(time.Minute), Shards: 2, Handler: executor.HandlerFunc(takes(time.Second))},
-				{Name: "child", Schedule: executor.AfterJob("job").OnEnd(), Handler: executor.HandlerFunc(takes(0))},
+				{Name: "job", Schedule: schedule.Every(time.Minute), Shards: 2, Handler: executor.HandlerFunc(takes(time.Second))},
+				{Name: "child", Schedule: schedule.AfterJob("job").OnEnd(), Handler: executor.HandlerFunc(takes(0))},
 			}
 			for _, name := range []string{"a", "b"} {
 				f.Options.Observer = l.observer(name)

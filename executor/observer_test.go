@@ -23,6 +23,7 @@ import (
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/rotatest"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // eventLog is what observers of a fleet have received, one line for each event.
@@ -89,7 +90,7 @@ func TestObserver_Runs(t *testing.T) {
 		l := &eventLog{}
 		e := f.executor("a", executor.Options{Observer: l.observer("a")}, 1, takes(0))
 		outcome := func(name string, handle executor.HandlerFunc) executor.Job {
-			return executor.Job{Name: name, Schedule: executor.Every(time.Hour), Handler: handle, Timeout: 3 * time.Second}
+			return executor.Job{Name: name, Schedule: schedule.Every(time.Hour), Handler: handle, Timeout: 3 * time.Second}
 		}
 		require.NoError(t, e.Register(
 			outcome("good", takes(2*time.Second)),
@@ -154,7 +155,7 @@ func TestObserver_Runs(t *testing.T) {
 
 func TestObserver_Fleet(t *testing.T) {
 	minutely := func(shards int, handle executor.HandlerFunc) executor.Job {
-		return executor.Job{Name: "job", Schedule: executor.Every(time.Minute), Shards: shards, Handler: handle, MaxAttempts: 2}
+		return executor.Job{Name: "job", Schedule: schedule.Every(time.Minute), Shards: shards, Handler: handle, MaxAttempts: 2}
 	}
 	start := func(f *rotatest.Fleet, l *eventLog, instance string, jobs ...executor.Job) *executor.Executor {
 		f.Options.Observer = l.observer(instance)
@@ -196,7 +197,7 @@ func TestObserver_Fleet(t *testing.T) {
 				return context.Cause(ctx)
 			}
 			start(f, l, "a", minutely(1, stuck))
-			start(f, l, "b", executor.Job{Name: "other", Schedule: executor.Every(time.Minute), Shards: 2, Handler: executor.HandlerFunc(stuck)})
+			start(f, l, "b", executor.Job{Name: "other", Schedule: schedule.Every(time.Minute), Shards: 2, Handler: executor.HandlerFunc(stuck)})
 			f.Settle()
 			f.SleepUntil(f.NextFire("other").Add(time.Second))
 			fire := f.NextFire("other").Add(-time.Minute).UTC().Format(time.RFC3339)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // overlapping runs a job that fires each second of the first minute, whose run of the first fire takes 3.5 s and
@@ -28,7 +29,7 @@ func overlapping(t *testing.T, f *fleet, change func(*executor.Job), long func(c
 	}
 	e := f.executor("a", executor.Options{}, 1, handle)
 	job := f.job(1, handle)
-	job.Schedule = executor.Every(time.Second)
+	job.Schedule = schedule.Every(time.Second)
 	change(&job)
 	require.NoError(t, e.Register(job))
 	require.NoError(t, e.Start(t.Context()))
@@ -134,7 +135,7 @@ func TestOverlap_OfOlderFires(t *testing.T) {
 		}
 		e := f.executor("a", executor.Options{}, 2, handle)
 		job := f.job(2, handle)
-		job.Schedule = executor.Every(time.Second)
+		job.Schedule = schedule.Every(time.Second)
 		change(&job)
 		require.NoError(t, e.Register(job))
 		require.NoError(t, e.Start(t.Context()))

@@ -14,6 +14,7 @@ import (
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/schedule"
 )
 
 func TestOverride(t *testing.T) {
@@ -29,7 +30,7 @@ func TestOverride(t *testing.T) {
 	}
 	param := "eu"
 	ov := coordinator.Override{
-		Schedule: executor.Every(20 * time.Second).String(), Shards: 3, Param: &param, ShardParams: map[int]string{2: "two"},
+		Schedule: schedule.Every(20 * time.Second).String(), Shards: 3, Param: &param, ShardParams: map[int]string{2: "two"},
 		Policies: map[string]any{"timeout": "9s", "retry": nil},
 	}
 	bubble(t, "changes schedule, shards, parameters and policies, and is taken back", func(t *testing.T, f *fleet) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/schedule"
 )
 
 func TestRegister(t *testing.T) {
@@ -31,7 +32,7 @@ func TestRegister(t *testing.T) {
 	bubble(t, "of a name that is registered logs in what the definitions differ", func(t *testing.T, f *fleet) {
 		e, log := registering(t, f)
 		job := f.job(3, takes(0))
-		job.Schedule = executor.Every(time.Hour)
+		job.Schedule = schedule.Every(time.Hour)
 		require.NoError(t, e.Register(job))
 		assert.Contains(t, log.String(), "level=WARN")
 		assert.Contains(t, log.String(), replaced)
@@ -85,13 +86,13 @@ func TestRegister(t *testing.T) {
 
 // Programs that read their jobs from elsewhere register them one by one.
 func TestRegister_TakesNoLongerForManyJobsThanForFew(t *testing.T) {
-	for name, schedule := range map[string]func(n int) executor.Schedule{
-		"jobs apart": func(int) executor.Schedule { return executor.Every(time.Minute) },
-		"a chain": func(n int) executor.Schedule {
+	for name, schedule := range map[string]func(n int) schedule.Schedule{
+		"jobs apart": func(int) schedule.Schedule { return schedule.Every(time.Minute) },
+		"a chain": func(n int) schedule.Schedule {
 			if n == 1 {
-				return executor.Every(time.Minute)
+				return schedule.Every(time.Minute)
 			}
-			return executor.AfterJob(fmt.Sprintf("job-%05d", n-1))
+			return schedule.AfterJob(fmt.Sprintf("job-%05d", n-1))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

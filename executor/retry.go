@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/internal/texthash"
 )
 
 // Retry determines whether and when a failed run is made again. The zero value makes no retry.
@@ -92,13 +93,13 @@ func (f retryField) check() error {
 // depends on nothing else but the key, which names the run without the random token of its trigger. The delays of one number of retries have 16 steps.
 func (f retryField) delay(key string, retries int) time.Duration {
 	d := min(float64(f.Initial)*math.Pow(f.Factor, float64(retries)), float64(f.MaxInterval))
-	step := float64(hashText(fmt.Sprint(key, " ", retries))>>60)/15*2 - 1
+	step := float64(texthash.Sum(fmt.Sprint(key, " ", retries))>>60)/15*2 - 1
 	return min(time.Duration(d*(1+step*f.Jitter)), coordinator.MaxRetryDelay)
 }
 
 // retry returns the retry policy of j. Daemons that fail are begun again by default.
 func (j Job) retry() Retry {
-	if j.Retry == (Retry{}) && j.Schedule.isAlways() {
+	if j.Retry == (Retry{}) && j.Schedule.IsAlways() {
 		return Retry{Max: -1}
 	}
 	return j.Retry

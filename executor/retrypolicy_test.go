@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/schedule"
 )
 
 func TestRetry_Stored(t *testing.T) {
@@ -90,14 +91,14 @@ func TestRetry_Error(t *testing.T) {
 		assert.Equal(t, 24*time.Hour, retryIn(t, p.retryError(t.Context(), &Run{}, 0, RetryAfter(48*time.Hour, failed))))
 	})
 	t.Run("begins the delays of a daemon anew after a long run", func(t *testing.T) {
-		p := newProgram(definitionOf(Job{Name: "job", Schedule: Always(), Retry: Retry{Max: -1, Jitter: -1}}), nil)
+		p := newProgram(definitionOf(Job{Name: "job", Schedule: schedule.Always(), Retry: Retry{Max: -1, Jitter: -1}}), nil)
 		assert.Equal(t, 32*time.Second, retryIn(t, p.retryError(t.Context(), &Run{Retries: 5}, time.Second, failed)))
 		assert.Equal(t, time.Second, retryIn(t, p.retryError(t.Context(), &Run{Retries: 5}, time.Minute, failed)))
 	})
 }
 
 func TestCatchupWindow_AtTheEndOfAnEpoch(t *testing.T) {
-	p := &program{definition: definition{CatchupWindow: durationField(10 * time.Second)}, times: interval(time.Second)}
+	p := &program{definition: definition{CatchupWindow: durationField(10 * time.Second)}, times: compile(t, schedule.Every(time.Second))}
 	at := func(s int) time.Time { return time.Unix(int64(s), 0).UTC() }
 	t.Run("skips no fire of the next epoch", func(t *testing.T) {
 		expired, last := p.findExpired(at(0), at(5), at(100))

@@ -12,6 +12,7 @@ import (
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/schedule"
 )
 
 func TestNewerVersions(t *testing.T) {
@@ -38,7 +39,7 @@ func TestNewerVersions(t *testing.T) {
 	bubble(t, "that define a job in words of theirs have it for themselves, and its other fires wait for them", func(t *testing.T, f *fleet) {
 		a := f.start("a", executor.Options{}, 2, takes(0))
 		require.NoError(t, a.Register(executor.Job{
-			Name: "other", Schedule: executor.Every(time.Minute), Handler: takes(0),
+			Name: "other", Schedule: schedule.Every(time.Minute), Handler: takes(0),
 		}))
 		until(1)
 		require.Len(t, f.began(1), 2)
@@ -59,7 +60,7 @@ func TestNewerVersions(t *testing.T) {
 		assert.Empty(t, other.Problem)
 
 		require.NoError(t, a.Register(executor.Job{
-			Name: "job", Revision: 2, Schedule: executor.Every(time.Minute), Shards: 2, Handler: takes(0),
+			Name: "job", Revision: 2, Schedule: schedule.Every(time.Minute), Shards: 2, Handler: takes(0),
 		}))
 		until(6)
 		job, err = o.Status(t.Context(), "job")

@@ -17,6 +17,7 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/schedule"
 )
 
 func TestRun_PrintsAsOneLine(t *testing.T) {
@@ -51,7 +52,7 @@ func TestRun_CommitIsJudgedByTheStore(t *testing.T) {
 		e, err := New(s.Client("a"), "test", Options{Instance: "a", Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 		var late error
-		require.NoError(t, e.Register(Job{Name: "job", Schedule: Every(time.Minute), Shards: 1, Handler: HandlerFunc(
+		require.NoError(t, e.Register(Job{Name: "job", Schedule: schedule.Every(time.Minute), Shards: 1, Handler: HandlerFunc(
 			func(ctx context.Context, r *Run) error {
 				defer s.HoldWatch("a")()
 				s.Delay("a", 0, time.Second) // the process learns later that its session has ended
@@ -77,7 +78,7 @@ func TestRun_IsNotOverWhileAWriteIsOnItsWay(t *testing.T) {
 		e, err := New(s.Client("a"), "test", Options{Instance: "a", Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 		var begun []time.Time
-		require.NoError(t, e.Register(Job{Name: "job", Schedule: Every(time.Second), Handler: HandlerFunc(
+		require.NoError(t, e.Register(Job{Name: "job", Schedule: schedule.Every(time.Second), Handler: HandlerFunc(
 			func(ctx context.Context, r *Run) error {
 				if begun = append(begun, r.FireTime); len(begun) > 1 {
 					_, err := s.Client("b").Get(ctx, "mine", registry.ReadOptions{})

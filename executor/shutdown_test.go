@@ -18,6 +18,7 @@ import (
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // fleet is executors on one server, and what they have run.
@@ -86,7 +87,7 @@ func (f *fleet) operator() *coordinator.Operator {
 // job fires each minute and keeps what it ran.
 func (f *fleet) job(shards int, handle executor.HandlerFunc) executor.Job {
 	return executor.Job{
-		Name: "job", Schedule: executor.Every(time.Minute), Shards: shards,
+		Name: "job", Schedule: schedule.Every(time.Minute), Shards: shards,
 		Handler: executor.HandlerFunc(func(ctx context.Context, r *executor.Run) error {
 			f.mu.Lock()
 			f.runs = append(f.runs, *r)
@@ -279,7 +280,7 @@ func TestRun(t *testing.T) {
 		require.NoError(t, err)
 		returned := false
 		require.NoError(t, e.Register(executor.Job{
-			Name: "job", Schedule: executor.Every(time.Minute),
+			Name: "job", Schedule: schedule.Every(time.Minute),
 			Handler: executor.HandlerFunc(func(ctx context.Context, _ *executor.Run) error {
 				<-ctx.Done()
 				time.Sleep(time.Second)

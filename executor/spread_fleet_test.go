@@ -10,12 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/schedule"
 )
 
 func TestSpread(t *testing.T) {
 	bubble(t, "each run begins once, at the instant of its shard", func(t *testing.T, f *fleet) {
 		const shards = 8
-		schedule := executor.Every(time.Minute).Spread(30 * time.Second)
+		schedule := schedule.Every(time.Minute).Spread(30 * time.Second)
 		want := map[int][]time.Duration{}
 		for shard := range shards {
 			offset := schedule.Offset("job", shard)

@@ -13,11 +13,12 @@ import (
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/registry/memory"
 	"github.com/rota-dev/rota/rotatest"
+	"github.com/rota-dev/rota/schedule"
 )
 
 func TestStats(t *testing.T) {
 	minutely := func(shards int, handle executor.HandlerFunc) executor.Job {
-		return executor.Job{Name: "job", Schedule: executor.Every(time.Minute), Shards: shards, Handler: handle}
+		return executor.Job{Name: "job", Schedule: schedule.Every(time.Minute), Shards: shards, Handler: handle}
 	}
 	t.Run("of an executor that was not started", func(t *testing.T) {
 		e, err := executor.New(memory.New().Client("a"), "test", executor.Options{Instance: "a", Logger: slog.New(slog.DiscardHandler)})
@@ -91,7 +92,7 @@ func TestStats(t *testing.T) {
 	})
 	t.Run("of re-runs that no instance may make", func(t *testing.T) {
 		rotatest.Run(t, func(f *rotatest.Fleet) {
-			job := executor.Job{Name: "job", Schedule: executor.Every(time.Hour), RunOn: map[string]string{"gpu": "yes"}, Handler: executor.HandlerFunc(takes(time.Minute))}
+			job := executor.Job{Name: "job", Schedule: schedule.Every(time.Hour), RunOn: map[string]string{"gpu": "yes"}, Handler: executor.HandlerFunc(takes(time.Minute))}
 			a := f.Start("a", job)
 			f.Options.Labels = map[string]string{"gpu": "yes"}
 			f.Start("b", job)

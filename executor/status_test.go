@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/schedule"
 )
 
 func TestStatus(t *testing.T) {
@@ -17,7 +18,7 @@ func TestStatus(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, minute(1), st.PerShard[1].LastFire)
 		assert.Equal(t, minute(2), st.NextFire)
-		s, err := executor.ParseSchedule(st.Schedule)
+		s, err := schedule.Parse(st.Schedule)
 		require.NoError(t, err)
 		assert.Equal(t, f.job(2, takes(0)).Schedule, s)
 	})

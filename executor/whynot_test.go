@@ -15,6 +15,7 @@ import (
 
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // startJob starts an executor of one job.
@@ -211,7 +212,7 @@ func TestExplain(t *testing.T) {
 	})
 	bubble(t, "fires that count from the ends of runs", func(t *testing.T, f *fleet) {
 		j := f.job(1, takes(10*time.Second))
-		j.Schedule = executor.FixedDelay(time.Minute)
+		j.Schedule = schedule.FixedDelay(time.Minute)
 		f.startJob("a", executor.Options{}, j)
 		time.Sleep(65 * time.Second)
 		a, last := f.why(newest)
@@ -223,7 +224,7 @@ func TestExplain(t *testing.T) {
 		assert.Contains(t, a.Summary, "No fire: the next fire is at 2000-01-01T00:02:")
 	})
 	bubble(t, "fires of jobs that follow others", func(t *testing.T, f *fleet) {
-		f.startChain("a", executor.AfterJob("job"), func(ctx context.Context, r *executor.Run) error {
+		f.startChain("a", schedule.AfterJob("job"), func(ctx context.Context, r *executor.Run) error {
 			if r.FireTime.Equal(minute(2)) {
 				return errors.New("out of order")
 			}

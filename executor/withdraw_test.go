@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/schedule"
 )
 
 func TestWithdraw(t *testing.T) {
@@ -47,7 +48,7 @@ func TestWithdraw(t *testing.T) {
 	})
 	bubble(t, "lets a job begin anew by another schedule once it is forgotten", func(t *testing.T, f *fleet) {
 		var ran atomic.Int32
-		job := executor.Job{Name: "yearly", Schedule: executor.Every(8760 * time.Hour), Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error {
+		job := executor.Job{Name: "yearly", Schedule: schedule.Every(8760 * time.Hour), Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error {
 			ran.Add(1)
 			return nil
 		})}
@@ -57,7 +58,7 @@ func TestWithdraw(t *testing.T) {
 		require.NoError(t, a.Withdraw(t.Context(), "yearly"))
 		until(2)
 		require.NoError(t, f.operator().Forget(t.Context(), "yearly"))
-		job.Schedule = executor.Every(time.Minute)
+		job.Schedule = schedule.Every(time.Minute)
 		require.NoError(t, a.Register(job))
 		until(5)
 		assert.Positive(t, ran.Load())

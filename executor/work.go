@@ -10,6 +10,7 @@ import (
 
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // work is the coordinator.Work of an Executor.
@@ -20,8 +21,8 @@ var _ coordinator.Work = work{}
 // program is a compiled definition.
 type program struct {
 	definition
-	times  timetable
-	spread time.Duration // of Schedule.Spread, 0 if there is none
+	fires *schedule.Timetable // of the schedule
+	times timetable           // fires, or the releases of followed fires
 
 	always, countsEnds, follows bool // as of Schedule
 }
@@ -35,16 +36,16 @@ func Compile(def json.RawMessage) (coordinator.Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	times, err := d.Schedule.compile()
+	fires, err := d.Schedule.Timetable()
 	if err != nil {
 		return nil, fmt.Errorf("schedule: %w", err)
 	}
-	return newProgram(d, times), nil
+	return newProgram(d, fires), nil
 }
 
 // newProgram returns the program of a definition. It reads the text of the schedule, so that runs need not.
-func newProgram(d definition, times timetable) *program {
-	return &program{d, times, d.Schedule.spread(), d.Schedule.isAlways(), d.Schedule.countsEnds(), d.Schedule.After() != nil}
+func newProgram(d definition, fires *schedule.Timetable) *program {
+	return &program{d, fires, fires, d.Schedule.IsAlways(), d.Schedule.CountsEnds(), d.Schedule.After() != nil}
 }
 
 // Due is described in coordinator.Program.
@@ -64,7 +65,7 @@ func (p *program) SkipDue(last, until, now time.Time) coordinator.Due {
 		o.skipped++
 		if p.countsEnds {
 			o.through = latestBefore(now, until)
-			o.next = fireBefore(p.times.next(o.through), until)
+			o.next = fireBefore(p.times.Next(o.through), until)
 		}
 	}
 	return coordinator.Due{Skipped: o.skipped, Through: o.through, Wake: o.next}

@@ -24,6 +24,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
 	"github.com/rota-dev/rota/rotatest"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // numbers is a source of the items 0 to end-1, whose offsets are the items themselves.
@@ -268,7 +269,7 @@ func TestDataflow_LogsCounts(t *testing.T) {
 // a key for each item, which can be created only once.
 func shipping(made *processed) executor.Job {
 	return executor.Job{
-		Name: "ship", Schedule: executor.Every(time.Hour),
+		Name: "ship", Schedule: schedule.Every(time.Hour),
 		Handler: handler.Dataflow[int]{
 			Fetch: numbers{20}.fetch, PageSize: 4, Workers: 2,
 			Process: func(ctx context.Context, p *handler.Page, items []int) error {
@@ -416,7 +417,7 @@ func TestDataflow_InAFleet(t *testing.T) {
 				if withOffset {
 					flow.Fetch = numbers{7}.fetch
 				}
-				f.Start("a", executor.Job{Name: "ship", Schedule: executor.Every(time.Hour), Handler: executor.HandlerFunc(func(ctx context.Context, r *executor.Run) error {
+				f.Start("a", executor.Job{Name: "ship", Schedule: schedule.Every(time.Hour), Handler: executor.HandlerFunc(func(ctx context.Context, r *executor.Run) error {
 					time.Sleep(10 * time.Second) // so that all requests of the claim have been counted
 					f.Server().ResetCounts()
 					err := flow.Handle(ctx, r)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/handler"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // toStdout returns a logger without the time, the ID of the run and the attempt.
@@ -93,9 +94,9 @@ func (r nightlyReport) Run() { fmt.Println("report of", r.day) }
 func ExampleCron() {
 	jobs := []executor.Job{
 		// was: c.AddJob("0 3 * * *", nightlyReport{"today"})
-		{Name: "report", Schedule: executor.Cron("0 3 * * *"), Handler: handler.Cron(nightlyReport{"today"})},
+		{Name: "report", Schedule: schedule.Cron("0 3 * * *"), Handler: handler.Cron(nightlyReport{"today"})},
 		// was: c.AddJob("@hourly", cron.NewChain(...).Then(cron.FuncJob(sweep)))
-		{Name: "sweep", Schedule: executor.Cron("@hourly"), Handler: handler.Cron(cron.FuncJob(func() { fmt.Println("sweep") }))},
+		{Name: "sweep", Schedule: schedule.Cron("@hourly"), Handler: handler.Cron(cron.FuncJob(func() { fmt.Println("sweep") }))},
 	}
 	for _, job := range jobs {
 		if err := job.Handler.Handle(context.Background(), &executor.Run{Job: job.Name}); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/handler"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // payments is a server that charges once for each Idempotency-Key. Its first answer is 500, after the charge.
@@ -39,7 +40,7 @@ func TestHTTP_ChargesOnceThoughAnOperatorRetries(t *testing.T) {
 		e, err := executor.New(memory.New().Client("a"), "shop", executor.Options{Instance: "a", Logger: slog.New(slog.DiscardHandler)})
 		require.NoError(t, err)
 		require.NoError(t, e.Register(executor.Job{
-			Name: "charge", Schedule: executor.Every(time.Hour),
+			Name: "charge", Schedule: schedule.Every(time.Hour),
 			Handler: handler.HTTP(handler.Request{URL: "http://pay/charge", Client: &http.Client{Transport: server}}),
 		}))
 		require.NoError(t, e.Start(t.Context()))

@@ -10,6 +10,7 @@ import (
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/handler"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // A document shows from here:
@@ -17,14 +18,14 @@ import (
 var jobs = []executor.Job{
 	{
 		Name:        "settle",
-		Schedule:    executor.Cron("0 3 * * *").In("Asia/Shanghai"),
+		Schedule:    schedule.Cron("0 3 * * *").In("Asia/Shanghai"),
 		Shards:      3,
 		ShardParams: map[int]string{0: "Beijing", 1: "Shanghai", 2: "Guangzhou"},
 		Handler:     handler.Command("/opt/bin/settle", "--region={{.ShardParam}}", "--fence={{.Fence}}"),
 	},
 	{
 		Name:     "backup",
-		Schedule: executor.Cron("0 1 * * *"),
+		Schedule: schedule.Cron("0 1 * * *"),
 		Handler: &handler.Cmd{
 			Path:      "/bin/bash",
 			Script:    `set -euo pipefail; pg_dump ledger | gzip > "/backup/$ROTA_FIRE.gz"`,
@@ -33,7 +34,7 @@ var jobs = []executor.Job{
 	},
 	{
 		Name:     "poll",
-		Schedule: executor.Every(time.Minute),
+		Schedule: schedule.Every(time.Minute),
 		Shards:   64,
 		Handler: handler.HTTP(handler.Request{
 			URL:     "https://tenants.internal/poll/{{.Shard}}",

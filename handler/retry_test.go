@@ -12,6 +12,7 @@ import (
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/handler"
 	"github.com/rota-dev/rota/rotatest"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // answers is a server without a socket, which would stop virtual time. It gives each answer once.
@@ -39,7 +40,7 @@ func TestHTTP_RetriesByTheStatus(t *testing.T) {
 	rotatest.Run(t, func(f *rotatest.Fleet) {
 		server := &answers{left: []http.HandlerFunc{answer(503, "120"), answer(500, ""), answer(200, ""), answer(404, ""), answer(204, "")}}
 		f.Start("a", executor.Job{
-			Name: "poll", Schedule: executor.Every(time.Hour), Retry: executor.Retry{Max: 5, Initial: time.Second, Jitter: -1},
+			Name: "poll", Schedule: schedule.Every(time.Hour), Retry: executor.Retry{Max: 5, Initial: time.Second, Jitter: -1},
 			Handler: handler.HTTP(handler.Request{URL: "https://tenants.internal/poll", Client: &http.Client{Transport: server}}),
 		})
 		for range 3 {

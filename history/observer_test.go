@@ -13,6 +13,7 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/rotatest"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // Recorded by one instance of two: runs that succeed, fail and panic, one that crashes and
@@ -23,7 +24,7 @@ func TestObserver_RecordsAFleet(t *testing.T) {
 		annotate := func(_ executor.RunEnded, r *Run) { r.TraceID = "annotated " + r.TraceID }
 		rec := New(ring, Options{Namespace: rotatest.Namespace, Instance: "a", Keep: KeepAll, Annotate: annotate})
 		f.T().Cleanup(func() { shutDown(t, rec) })
-		job := executor.Job{Name: "settle", Schedule: executor.Every(time.Minute), Shards: 2, Handler: executor.HandlerFunc(func(ctx context.Context, r *executor.Run) error {
+		job := executor.Job{Name: "settle", Schedule: schedule.Every(time.Minute), Shards: 2, Handler: executor.HandlerFunc(func(ctx context.Context, r *executor.Run) error {
 			switch {
 			case r.Attempt > 1:
 				return nil
@@ -100,14 +101,14 @@ func TestObserver_RecordsTheEndsOfFires(t *testing.T) {
 	rotatest.Run(t, func(f *rotatest.Fleet) {
 		ring := NewRing(1000)
 		jobs := []executor.Job{
-			{Name: "settle", Schedule: executor.Every(time.Minute), Shards: 2, Handler: executor.HandlerFunc(func(_ context.Context, r *executor.Run) error {
+			{Name: "settle", Schedule: schedule.Every(time.Minute), Shards: 2, Handler: executor.HandlerFunc(func(_ context.Context, r *executor.Run) error {
 				time.Sleep(time.Second)
 				if r.Shard == 1 {
 					return errAway
 				}
 				return nil
 			})},
-			{Name: "report", Schedule: executor.AfterJob("settle").OnFailure(), Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil })},
+			{Name: "report", Schedule: schedule.AfterJob("settle").OnFailure(), Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil })},
 		}
 		for _, name := range []string{"a", "b"} {
 			rec := New(ring, Options{Namespace: rotatest.Namespace, Instance: name, Keep: KeepFires})

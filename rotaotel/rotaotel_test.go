@@ -21,6 +21,7 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/schedule"
 )
 
 func newProvider() (*sdktrace.TracerProvider, *tracetest.SpanRecorder) {
@@ -49,7 +50,7 @@ func TestMiddleware_TracesTheRunsOfAFleet(t *testing.T) {
 			})
 			require.NoError(t, err)
 			require.NoError(t, ex.Register(executor.Job{
-				Name: "settle", Schedule: executor.Every(time.Minute), Shards: 4,
+				Name: "settle", Schedule: schedule.Every(time.Minute), Shards: 4,
 				Handler: executor.HandlerFunc(func(ctx context.Context, r *executor.Run) error {
 					if r.Trigger > 0 {
 						triggered <- r

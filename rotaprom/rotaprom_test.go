@@ -22,6 +22,7 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // update writes the series of healthy daemons anew.
@@ -98,7 +99,7 @@ func inBubble(t *testing.T, name string, f func(t *testing.T, server *memory.Ser
 }
 
 func job(name string, shards int, handle executor.HandlerFunc) executor.Job {
-	return executor.Job{Name: name, Schedule: executor.Every(time.Minute), Shards: shards, Handler: handle, Timeout: 10 * time.Second}
+	return executor.Job{Name: name, Schedule: schedule.Every(time.Minute), Shards: shards, Handler: handle, Timeout: 10 * time.Second}
 }
 
 func succeed(context.Context, *executor.Run) error { return nil }
@@ -204,7 +205,7 @@ func TestCollector(t *testing.T) {
 			return nil
 		}
 		child := job("child", 1, succeed)
-		child.Schedule = executor.AfterJob("parent")
+		child.Schedule = schedule.AfterJob("parent")
 		a := start(t, server, "a", executor.Options{}, job("parent", 2, fails), child)
 		time.Sleep(time.Second)
 		b := start(t, server, "b", executor.Options{}, job("parent", 2, fails), child)
@@ -257,7 +258,7 @@ func TestCollector_CountsDaemonsAsHealthy(t *testing.T) {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
-		daemon.Schedule, daemon.Timeout = executor.Always(), 0
+		daemon.Schedule, daemon.Timeout = schedule.Always(), 0
 		a := start(t, server, "a", executor.Options{}, job("other", 1, succeed))
 		time.Sleep(time.Second)
 		b := start(t, server, "b", executor.Options{}, daemon)
@@ -295,7 +296,7 @@ func TestCollector_WritesTheSeriesOfHealthyDaemons(t *testing.T) {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
-		daemon.Schedule, daemon.Timeout = executor.Always(), 0
+		daemon.Schedule, daemon.Timeout = schedule.Always(), 0
 		long := job("slow", 1, func(ctx context.Context, _ *executor.Run) error {
 			select {
 			case <-time.After(25 * time.Minute):
@@ -303,7 +304,7 @@ func TestCollector_WritesTheSeriesOfHealthyDaemons(t *testing.T) {
 			}
 			return context.Cause(ctx)
 		})
-		long.Schedule, long.Timeout = executor.FixedDelay(10*time.Minute), 0
+		long.Schedule, long.Timeout = schedule.FixedDelay(10*time.Minute), 0
 		i := start(t, server, "a", executor.Options{}, daemon, long)
 		time.Sleep(time.Second)
 		values := map[string][]string{}

@@ -76,7 +76,7 @@ func (f *Fleet) awaitClaims(job string) {
 // fires that a pause, a disabled shard or the lack of instances holds up, nor for zombies.
 //
 // Settle waits for the retries of failed runs if Job.Retry bounds them. A retry without a bound may never end: Settle
-// waits for the attempt that runs, not for the next one. A daemon, a run of executor.Always, is at rest while it runs, unless
+// waits for the attempt that runs, not for the next one. A daemon, a run of schedule.Always, is at rest while it runs, unless
 // a pause, a move, a disabled shard or a new definition is about to end it.
 //
 // The test fails if the fleet does not settle within a day. A job whose runs take longer than

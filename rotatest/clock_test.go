@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/schedule"
 )
 
 func TestSleep(t *testing.T) {
@@ -31,7 +32,7 @@ func TestSleep(t *testing.T) {
 func TestNextFire(t *testing.T) {
 	t.Run("is that of the schedule, and handlers have been called", func(t *testing.T) {
 		Run(t, func(f *Fleet) {
-			schedule := executor.Cron("30 3 * * sat,sun").In("Asia/Shanghai")
+			schedule := schedule.Cron("30 3 * * sat,sun").In("Asia/Shanghai")
 			f.Start("a", executor.Job{Name: "job", Schedule: schedule, Shards: 3, Handler: takes(time.Second)})
 			for n := range 2 {
 				want, err := schedule.Next(time.Now(), 1)
@@ -76,7 +77,7 @@ func TestNextFire(t *testing.T) {
 		Run(t, func(f *Fleet) {
 			job := every(time.Hour, 1, takes(0))
 			f.Start("a", job)
-			job.Schedule, job.Revision = executor.Every(10*time.Minute), 1
+			job.Schedule, job.Revision = schedule.Every(10*time.Minute), 1
 			f.Register("a", job)
 			f.Sleep(0)
 			require.Equal(t, 10, f.NextFire("job").Minute())
@@ -179,7 +180,7 @@ func TestSettle(t *testing.T) {
 
 	t.Run("waits for fires that are owed", func(t *testing.T) {
 		Run(t, func(f *Fleet) {
-			job := executor.Job{Name: "job", Schedule: executor.Cron("0 1,2 * * *"), Handler: takes(110 * time.Minute)}
+			job := executor.Job{Name: "job", Schedule: schedule.Cron("0 1,2 * * *"), Handler: takes(110 * time.Minute)}
 			e := f.Start("a", job)
 			f.NextFire("job")
 			f.NextFire("job")

@@ -13,12 +13,13 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/rotatest"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // fetch returns a job whose handler makes a request.
 func fetch(client *http.Client, url string) executor.Job {
 	return executor.Job{
-		Name: "fetch", Schedule: executor.Every(time.Hour), Shards: 4,
+		Name: "fetch", Schedule: schedule.Every(time.Hour), Shards: 4,
 		Handler: executor.HandlerFunc(func(ctx context.Context, _ *executor.Run) error {
 			req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 			if err != nil {

@@ -11,10 +11,11 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/rotatest"
+	"github.com/rota-dev/rota/schedule"
 )
 
 func daemonJob() executor.Job {
-	return executor.Job{Name: "daemon", Schedule: executor.Always(), Shards: 2, Handler: executor.HandlerFunc(func(ctx context.Context, _ *executor.Run) error {
+	return executor.Job{Name: "daemon", Schedule: schedule.Always(), Shards: 2, Handler: executor.HandlerFunc(func(ctx context.Context, _ *executor.Run) error {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	})}
@@ -64,7 +65,7 @@ func TestDaemon_LosesNothing(t *testing.T) {
 }
 
 func TestDaemon_ThatReturnsLosesNothing(t *testing.T) {
-	for name, schedule := range map[string]executor.Schedule{"a daemon": executor.Always(), "a fixed delay": executor.FixedDelay(10 * time.Second)} {
+	for name, schedule := range map[string]schedule.Schedule{"a daemon": schedule.Always(), "a fixed delay": schedule.FixedDelay(10 * time.Second)} {
 		t.Run(name, func(t *testing.T) {
 			rotatest.Run(t, func(f *rotatest.Fleet) {
 				job := daemonJob()
@@ -86,7 +87,7 @@ func TestSettle_WaitsForRetriesThatHaveABound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rotatest.Run(t, func(f *rotatest.Fleet) {
-				f.Start("a", executor.Job{Name: "pay", Schedule: executor.Every(time.Hour), Retry: c.retry, Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error {
+				f.Start("a", executor.Job{Name: "pay", Schedule: schedule.Every(time.Hour), Retry: c.retry, Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error {
 					return errors.New("out of order")
 				})})
 				f.NextFire("pay")

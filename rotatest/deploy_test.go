@@ -10,13 +10,14 @@ import (
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/rotatest"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // TestDeploymentInTheMiddleOfANightlyRun replaces each instance, one after the other, while all
 // eight shards of a job of three hours run.
 func TestDeploymentInTheMiddleOfANightlyRun(t *testing.T) {
 	nightly := executor.Job{
-		Name: "nightly", Schedule: executor.Cron("0 3 * * *"), Shards: 8, Handler: takes(3 * time.Hour),
+		Name: "nightly", Schedule: schedule.Cron("0 3 * * *"), Shards: 8, Handler: takes(3 * time.Hour),
 	}
 	deploy := map[string]func(f *rotatest.Fleet, old, new string){
 		"stops before starts": func(f *rotatest.Fleet, old, new string) {

@@ -16,6 +16,7 @@ import (
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/rotatest"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // TestElasticJob holds rota against the known flaws of Elastic-Job-Lite, by the numbers
@@ -525,7 +526,7 @@ func TestElasticJob(t *testing.T) {
 		before, after := hourly(1, takes(time.Minute)), hourly(1, takes(time.Minute))
 		before.Name, after.Name = "before", "after"
 		job := hourly(6, takes(10*time.Minute))
-		job.Schedule, after.Schedule = executor.AfterJob("before"), executor.AfterJob("job").OnEnd()
+		job.Schedule, after.Schedule = schedule.AfterJob("before"), schedule.AfterJob("job").OnEnd()
 		for _, name := range []string{"a", "b", "c"} {
 			f.Start(name, before, job, after)
 		}
@@ -636,11 +637,11 @@ func promise(t *testing.T, name string, test func(*testing.T, *rotatest.Fleet)) 
 }
 
 func hourly(shards int, h executor.HandlerFunc) executor.Job {
-	return executor.Job{Name: "job", Schedule: executor.Every(time.Hour), Shards: shards, Handler: h}
+	return executor.Job{Name: "job", Schedule: schedule.Every(time.Hour), Shards: shards, Handler: h}
 }
 
 func nightly(shards int, h executor.HandlerFunc) executor.Job {
-	return executor.Job{Name: "job", Schedule: executor.Cron("0 3 * * *"), Shards: shards, Handler: h}
+	return executor.Job{Name: "job", Schedule: schedule.Cron("0 3 * * *"), Shards: shards, Handler: h}
 }
 
 // takes returns a handler whose runs take d, or until their context ends.

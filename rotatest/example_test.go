@@ -7,6 +7,7 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/rotatest"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // The body of a test, in a file that ends in _test.go. It takes milliseconds.
@@ -18,7 +19,7 @@ func ExampleRun() {
 func settleSurvivesACrash(t *testing.T) {
 	rotatest.Run(t, func(f *rotatest.Fleet) {
 		job := executor.Job{
-			Name: "settle", Schedule: executor.Cron("0 3 * * *"), Shards: 3,
+			Name: "settle", Schedule: schedule.Cron("0 3 * * *"), Shards: 3,
 			Handler: executor.HandlerFunc(func(ctx context.Context, _ *executor.Run) error {
 				select {
 				case <-time.After(time.Minute): // of virtual time

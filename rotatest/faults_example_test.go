@@ -10,6 +10,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/faults"
 	"github.com/rota-dev/rota/rotatest"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // The body of a test of a handler that stores a result, while replies of the store are lost.
@@ -29,7 +30,7 @@ func settleSurvivesLostReplies(t *testing.T) {
 		f.Wrap = in.Wrap // the library's own transactions are affected too
 		results := in.Wrap("results", f.Server().Client("results"))
 		job := executor.Job{
-			Name: "settle", Schedule: executor.Every(time.Hour), Shards: 3,
+			Name: "settle", Schedule: schedule.Every(time.Hour), Shards: 3,
 			Handler: executor.HandlerFunc(func(ctx context.Context, r *executor.Run) error {
 				key := registry.Join("results", r.FireTime.Format("150405"), string(rune('a'+r.Shard)))
 				_, err := registry.Apply(ctx, results, registry.Txn{Then: []registry.Op{registry.Create(key, nil)}})

@@ -7,7 +7,9 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/scheduletext"
 	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // epoch is a span of time under one definition of a job: from is in it, until, if not
@@ -17,7 +19,7 @@ type epoch struct {
 	from, until record.Instant
 	shards      shardset.Set
 	tracking    string
-	schedule    executor.Schedule
+	schedule    schedule.Schedule
 	always      bool // runs are daemons
 	countsEnds  bool // fires count from the ends of runs, so a shard that runs has none
 	unbounded   bool // failed runs are retried without bound
@@ -25,16 +27,16 @@ type epoch struct {
 
 func newEpoch(e *record.Epoch) epoch {
 	var def struct {
-		Schedule executor.Schedule
+		Schedule schedule.Schedule
 		Retry    struct{ Max int }
 	}
 	// A job without a schedule, or with one that cannot be read here, has no fires.
 	if json.Unmarshal(e.Def, &def) != nil {
-		def.Schedule = executor.OnTrigger()
+		def.Schedule = schedule.OnTrigger()
 	}
 	return epoch{
 		number: e.Number, from: e.From, until: e.Until, shards: shardset.Range(0, e.Job().Shards), tracking: e.Job().Tracking, schedule: def.Schedule,
-		always: e.Job().Always, countsEnds: record.CountsEnds(def.Schedule.String()), unbounded: def.Retry.Max < 0,
+		always: e.Job().Always, countsEnds: scheduletext.CountsEnds(def.Schedule.String()), unbounded: def.Retry.Max < 0,
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/handler"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/schedule"
 )
 
 func TestStart(t *testing.T) {
@@ -401,7 +402,7 @@ func TestRuns(t *testing.T) {
 		Run(t, func(f *Fleet) {
 			errOdd := errors.New("odd")
 			job := executor.Job{
-				Name: "job", Schedule: executor.Every(time.Hour), Shards: 3, Param: "p", ShardParams: map[int]string{1: "one"},
+				Name: "job", Schedule: schedule.Every(time.Hour), Shards: 3, Param: "p", ShardParams: map[int]string{1: "one"},
 				Handler: executor.HandlerFunc(func(ctx context.Context, r *executor.Run) error {
 					if r.Shard == 1 {
 						time.Sleep(time.Second)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // fakeT takes down what a fleet tells a test.
@@ -75,7 +76,7 @@ func ignores(d time.Duration) executor.HandlerFunc {
 
 // every returns a job with shards that fires so often.
 func every(d time.Duration, shards int, h executor.Handler) executor.Job {
-	return executor.Job{Name: "job", Schedule: executor.Every(d), Shards: shards, Handler: h}
+	return executor.Job{Name: "job", Schedule: schedule.Every(d), Shards: shards, Handler: h}
 }
 
 // slow makes every exchange of processes with the registry take its time, so that what

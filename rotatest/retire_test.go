@@ -11,6 +11,7 @@ import (
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/rotatest"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // The leader deletes several retired jobs in one commit, which keeps the promises that Run judges.
@@ -20,10 +21,10 @@ func TestRun_OfRetiredJobs(t *testing.T) {
 		names := []string{"a", "b", "c"}
 		var jobs []executor.Job
 		for _, name := range names {
-			jobs = append(jobs, executor.Job{Name: name, Schedule: executor.Every(time.Minute), Handler: ok})
+			jobs = append(jobs, executor.Job{Name: name, Schedule: schedule.Every(time.Minute), Handler: ok})
 		}
 		old := f.Start("old", jobs...)
-		f.Start("new", executor.Job{Name: "stays", Schedule: executor.Every(time.Minute), Handler: ok})
+		f.Start("new", executor.Job{Name: "stays", Schedule: schedule.Every(time.Minute), Handler: ok})
 		f.Sleep(3 * time.Minute)
 		op, err := coordinator.NewOperator(f.Server().Client("op"), rotatest.Namespace, "")
 		require.NoError(f.T(), err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/rotatest"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // TestRollingDeployment replaces the binaries of a fleet one by one. rotatest.Run itself
@@ -16,7 +17,7 @@ import (
 func TestRollingDeployment(t *testing.T) {
 	named := func(name string, revision, shards int) executor.Job {
 		return executor.Job{
-			Name: name, Revision: revision, Schedule: executor.Every(10 * time.Minute), Shards: shards, Handler: takes(time.Minute),
+			Name: name, Revision: revision, Schedule: schedule.Every(10 * time.Minute), Shards: shards, Handler: takes(time.Minute),
 		}
 	}
 	before := []executor.Job{named("job", 1, 4), named("dropped", 1, 2)}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/schedule"
 )
 
 func TestSetClock(t *testing.T) {
@@ -70,7 +71,7 @@ func TestSetClock(t *testing.T) {
 			f.Options.Clock = func() time.Time { return time.Now().Add(-time.Second) }
 			f.Options.MaxClockSkew = -1
 			f.SetClock("a", 3*time.Second)
-			f.Start("a", executor.Job{Name: "job", Schedule: executor.Every(time.Minute), Shards: 1, Handler: takes(0)})
+			f.Start("a", executor.Job{Name: "job", Schedule: schedule.Every(time.Minute), Shards: 1, Handler: takes(0)})
 			time.Sleep(90 * time.Second)
 			assert.Equal(t, -2*time.Second, f.Runs("job")[0].Start.Sub(f.Runs("job")[0].FireTime))
 			f.Settle()

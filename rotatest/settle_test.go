@@ -7,6 +7,7 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/rotatest"
+	"github.com/rota-dev/rota/schedule"
 )
 
 func TestSettleSurvivesACrash(t *testing.T) { // no server, no sleep, milliseconds
@@ -28,7 +29,7 @@ func TestSettleSurvivesACrash(t *testing.T) { // no server, no sleep, millisecon
 
 func settleJob(h executor.HandlerFunc) executor.Job {
 	return executor.Job{
-		Name: "settle", Schedule: executor.Cron("0 3 * * *").In("Asia/Shanghai"), Shards: 3,
+		Name: "settle", Schedule: schedule.Cron("0 3 * * *").In("Asia/Shanghai"), Shards: 3,
 		ShardParams: map[int]string{0: "Beijing", 1: "Shanghai", 2: "Guangzhou"}, Handler: h,
 	}
 }

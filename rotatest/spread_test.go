@@ -10,6 +10,7 @@ import (
 
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/schedule"
 )
 
 const spreadShards = 24
@@ -17,7 +18,7 @@ const spreadShards = 24
 // spreadJob fires each two minutes and spreads its runs, of a second each, over a minute.
 func spreadJob() executor.Job {
 	return executor.Job{
-		Name: "job", Schedule: executor.Every(2 * time.Minute).Spread(time.Minute), Shards: spreadShards,
+		Name: "job", Schedule: schedule.Every(2 * time.Minute).Spread(time.Minute), Shards: spreadShards,
 		Handler: executor.HandlerFunc(func(ctx context.Context, _ *executor.Run) error {
 			select {
 			case <-time.After(time.Second):
@@ -282,7 +283,7 @@ func TestSpread(t *testing.T) {
 	run("lets a run wait for its offset though a new definition comes into force", func(f *Fleet, job executor.Job) {
 		f.Start("a", job)
 		fire := f.NextFire("job")
-		job.Revision, job.Schedule = 1, executor.Every(3*time.Minute)
+		job.Revision, job.Schedule = 1, schedule.Every(3*time.Minute)
 		f.Register("a", job)
 		f.Sleep(70 * time.Second)
 		runs := spreadRuns(f, fire)
@@ -294,7 +295,7 @@ func TestSpread(t *testing.T) {
 	})
 	run("takes no worker while a run waits, and reports it", func(f *Fleet, job executor.Job) {
 		f.Options.Workers = 1
-		short := executor.Job{Name: "short", Schedule: executor.Every(2 * time.Minute), Handler: job.Handler}
+		short := executor.Job{Name: "short", Schedule: schedule.Every(2 * time.Minute), Handler: job.Handler}
 		ex := f.Start("a", job, short)
 		fire := f.NextFire("job")
 		runs := f.Runs("short")

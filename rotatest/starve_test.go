@@ -14,6 +14,7 @@ import (
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/rotatest"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // lineLog is a log that a test reads.
@@ -41,8 +42,8 @@ func (l *lineLog) with(text string) (lines []string) {
 
 // TestStarvation has a job of eight runs of ten minutes beside a job of each ten seconds.
 func TestStarvation(t *testing.T) {
-	long := executor.Job{Name: "settle", Schedule: executor.Every(2 * time.Hour), Shards: 8, Handler: takes(10 * time.Minute)}
-	often := executor.Job{Name: "poll", Schedule: executor.Every(10 * time.Second), Handler: takes(time.Second)}
+	long := executor.Job{Name: "settle", Schedule: schedule.Every(2 * time.Hour), Shards: 8, Handler: takes(10 * time.Minute)}
+	often := executor.Job{Name: "poll", Schedule: schedule.Every(10 * time.Second), Handler: takes(time.Second)}
 	// gap returns the longest time without a beginning of a run of poll after the fire of settle.
 	gap := func(f *rotatest.Fleet, from time.Time) (longest time.Duration) {
 		last := from

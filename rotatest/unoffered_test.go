@@ -9,6 +9,7 @@ import (
 
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/schedule"
 )
 
 func TestUnoffered(t *testing.T) {
@@ -16,8 +17,8 @@ func TestUnoffered(t *testing.T) {
 	// first half hour after a offers it again.
 	offersAgain := func(t *testing.T, f *Fleet, away time.Duration) []Record {
 		t.Helper()
-		job := executor.Job{Name: "job", Schedule: executor.Every(time.Hour), Shards: 2, Handler: takes(time.Second)}
-		other := executor.Job{Name: "other", Schedule: executor.Every(time.Hour), Shards: 1, Handler: takes(0)}
+		job := executor.Job{Name: "job", Schedule: schedule.Every(time.Hour), Shards: 2, Handler: takes(time.Second)}
+		other := executor.Job{Name: "other", Schedule: schedule.Every(time.Hour), Shards: 1, Handler: takes(0)}
 		a, b := f.Start("a", job, other), f.Start("b", job, other)
 		f.NextFire("job")
 		f.Sleep(time.Minute)

@@ -24,6 +24,7 @@ import (
 	"github.com/rota-dev/rota/handler"
 	"github.com/rota-dev/rota/registry/etcd"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // A document shows from here:
@@ -46,7 +47,7 @@ ls | grep '\.tar\.gz$' | sort -r | tail -n +8 | xargs rm -f --
 func backupJob(from, to string) executor.Job {
 	return executor.Job{
 		Name:        "backup",
-		Schedule:    executor.Cron("0 1 * * *"),
+		Schedule:    schedule.Cron("0 1 * * *"),
 		Shards:      2,
 		ShardParams: map[int]string{0: "ledger", 1: "orders"},
 		Handler:     handler.Shell(script, from, to),
@@ -100,7 +101,7 @@ func demo(ctx context.Context, out io.Writer) error {
 	defer os.RemoveAll(dir)
 	from, to := filepath.Join(dir, "data"), filepath.Join(dir, "archives")
 	job := backupJob(from, to)
-	job.Schedule = executor.OnTrigger()
+	job.Schedule = schedule.OnTrigger()
 	for _, name := range job.ShardParams {
 		if err := writeData(from, name); err != nil {
 			return err

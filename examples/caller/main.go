@@ -26,6 +26,7 @@ import (
 	"github.com/rota-dev/rota/handler"
 	"github.com/rota-dev/rota/registry/etcd"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/schedule"
 )
 
 const shops = 4
@@ -37,7 +38,7 @@ const shops = 4
 func chargeJob(url string, client *http.Client) executor.Job {
 	return executor.Job{
 		Name:     "charge",
-		Schedule: executor.Every(time.Minute),
+		Schedule: schedule.Every(time.Minute),
 		Shards:   shops,
 		Handler: handler.HTTP(handler.Request{
 			URL:     url + "/shops/{{.Shard}}/charge",
@@ -121,7 +122,7 @@ func demo(ctx context.Context, out io.Writer, url string, client *http.Client, b
 		return err
 	}
 	job := chargeJob(url, client)
-	job.Schedule = executor.OnTrigger()
+	job.Schedule = schedule.OnTrigger()
 	if err := ex.Register(job); err != nil {
 		return err
 	}

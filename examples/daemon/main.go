@@ -23,6 +23,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/etcd"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // listenJob listens to each topic for as long as an instance owns its shard. The context ends when the
@@ -30,7 +31,7 @@ import (
 func listenJob(listen func(ctx context.Context, r *executor.Run) error) executor.Job {
 	return executor.Job{
 		Name:        "listen",
-		Schedule:    executor.Always(),
+		Schedule:    schedule.Always(),
 		Shards:      4,
 		ShardParams: map[int]string{0: "orders", 1: "payments", 2: "returns", 3: "reviews"},
 		Handler:     executor.HandlerFunc(listen),

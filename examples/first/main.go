@@ -12,6 +12,7 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // A document shows from here:
@@ -32,7 +33,7 @@ func main() {
 	}
 }
 
-var pollJob = executor.Job{Name: "poll", Schedule: executor.Every(2 * time.Second), Shards: 4, Handler: executor.HandlerFunc(poll)}
+var pollJob = executor.Job{Name: "poll", Schedule: schedule.Every(2 * time.Second), Shards: 4, Handler: executor.HandlerFunc(poll)}
 
 func poll(ctx context.Context, r *executor.Run) error {
 	log.Printf("poll the tenants whose id %% %d is %d, for %s", r.Shards, r.Shard, r.FireTime)

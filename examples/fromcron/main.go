@@ -15,6 +15,7 @@ import (
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/handler"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // A document shows from here:
@@ -31,8 +32,8 @@ func registerInOneProcess(c *cron.Cron) error {
 // The fleet runs each fire once.
 func registerInFleet(ex *executor.Executor) error {
 	return ex.Register(
-		executor.Job{Name: "report", Schedule: executor.Cron("0 3 * * *"), Handler: handler.Cron(report{})},
-		executor.Job{Name: "sweep", Schedule: executor.Every(time.Minute), Handler: handler.Func(sweep)},
+		executor.Job{Name: "report", Schedule: schedule.Cron("0 3 * * *"), Handler: handler.Cron(report{})},
+		executor.Job{Name: "sweep", Schedule: schedule.Every(time.Minute), Handler: handler.Func(sweep)},
 	)
 }
 

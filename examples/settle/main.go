@@ -10,6 +10,7 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/registry/etcd"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // A document shows from here:
@@ -42,7 +43,7 @@ func run() error {
 func settleJob(h executor.HandlerFunc) executor.Job {
 	return executor.Job{
 		Name:        "settle",
-		Schedule:    executor.Cron("0 3 * * *").In("Asia/Shanghai"),
+		Schedule:    schedule.Cron("0 3 * * *").In("Asia/Shanghai"),
 		Shards:      3,
 		ShardParams: map[int]string{0: "Beijing", 1: "Shanghai", 2: "Guangzhou"},
 		Handler:     h,

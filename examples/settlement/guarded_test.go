@@ -17,6 +17,7 @@ import (
 	"github.com/rota-dev/rota/examples/guarded"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // Fleets with equal jobs share the tables of examples/guarded, though the fences of one are far above those of the other.
@@ -36,7 +37,7 @@ func TestGuarded_FleetsShareADatabase(t *testing.T) {
 				_, err := tx.ExecContext(ctx, `INSERT INTO writes (fleet) VALUES (?)`, name)
 				return err
 			})
-			require.NoError(t, e.Register(executor.Job{Name: "charge", Schedule: executor.Every(time.Hour), Handler: executor.HandlerFunc(
+			require.NoError(t, e.Register(executor.Job{Name: "charge", Schedule: schedule.Every(time.Hour), Handler: executor.HandlerFunc(
 				func(ctx context.Context, r *executor.Run) error {
 					err := once(ctx, r)
 					if err == nil && answerLost {

@@ -29,6 +29,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/etcd"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // A document shows from here:
@@ -160,7 +161,7 @@ func (b *bank) job() executor.Job {
 	}
 	return executor.Job{
 		Name:        "settle",
-		Schedule:    executor.Cron("0 3 * * *").In("Asia/Shanghai"),
+		Schedule:    schedule.Cron("0 3 * * *").In("Asia/Shanghai"),
 		Shards:      len(regions),
 		ShardParams: params,
 		Handler:     executor.HandlerFunc(b.settle),

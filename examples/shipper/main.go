@@ -29,6 +29,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/etcd"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/schedule"
 )
 
 const (
@@ -42,7 +43,7 @@ const (
 func shipJob(dir string) executor.Job {
 	return executor.Job{
 		Name:     "ship",
-		Schedule: executor.Every(time.Second),
+		Schedule: schedule.Every(time.Second),
 		Shards:   logs,
 		Handler: handler.Dataflow[line]{
 			PageSize: pageSize,

@@ -9,12 +9,13 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/rotatest"
+	"github.com/rota-dev/rota/schedule"
 )
 
 func TestPrintsTheStatusOfAJob(t *testing.T) {
 	rotatest.Run(t, func(f *rotatest.Fleet) {
 		nothing := func(context.Context, *executor.Run) error { return nil }
-		f.Start("a", executor.Job{Name: "settle", Schedule: executor.Every(time.Hour), Shards: 2, Handler: executor.HandlerFunc(nothing)})
+		f.Start("a", executor.Job{Name: "settle", Schedule: schedule.Every(time.Hour), Shards: 2, Handler: executor.HandlerFunc(nothing)})
 		f.NextFire("settle")
 		f.Settle()
 		var out bytes.Buffer

@@ -21,6 +21,7 @@ import (
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // storeOf returns the store of a job, from 0 to stores-1. Every process must compute the same, or a
@@ -92,7 +93,7 @@ func run(ctx context.Context, out io.Writer) error {
 	runs := &counter{byStore: map[int]map[string]int{}}
 	jobs := make([]executor.Job, jobCount)
 	for i := range jobs {
-		jobs[i] = executor.Job{Name: fmt.Sprintf("report-%d", i), Schedule: executor.Every(every), Handler: runs}
+		jobs[i] = executor.Job{Name: fmt.Sprintf("report-%d", i), Schedule: schedule.Every(every), Handler: runs}
 	}
 	servers := []*memory.Server{memory.New(), memory.New()}
 	for _, instance := range []string{"a", "b"} {

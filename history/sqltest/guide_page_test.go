@@ -14,6 +14,7 @@ import (
 	"github.com/rota-dev/rota/history"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // A document shows from here:
@@ -45,7 +46,7 @@ func TestGuidePage(t *testing.T) {
 	d := &database{dialect: history.SQLite, name: filepath.Join(t.TempDir(), "history.db")}
 	db := d.open(t)
 	ctx, stop := context.WithCancel(t.Context())
-	job := executor.Job{Name: "settle", Schedule: executor.Every(time.Second), Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error {
+	job := executor.Job{Name: "settle", Schedule: schedule.Every(time.Second), Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error {
 		stop()
 		return errors.New("ledger is locked")
 	})}

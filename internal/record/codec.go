@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rota-dev/rota/internal/jobname"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -186,7 +187,7 @@ func DecodePlan(b []byte) (*Plan, error) {
 
 // Check returns the first rule that a plan breaks whose epochs have been parsed.
 func (p *Plan) Check() error {
-	if err := CheckJobName(p.Job); err != nil {
+	if err := jobname.Check(p.Job); err != nil {
 		return fmt.Errorf("job: %w", err)
 	}
 	if err := p.checkBounds(); err != nil {

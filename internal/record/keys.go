@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
+	"github.com/rota-dev/rota/internal/jobname"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -141,7 +140,7 @@ func CheckHost(host string) error {
 	if host == "" {
 		return errors.New("is empty")
 	}
-	if err := checkLine(host, MaxHostBytes); err != nil {
+	if err := jobname.CheckLine(host, MaxHostBytes); err != nil {
 		return fmt.Errorf("%.100q %w", host, err)
 	}
 	return nil
@@ -158,42 +157,6 @@ func CheckIncarnation(inc string) error {
 		return fmt.Errorf("%q is not the name of an instance, a dot and a session", inc)
 	}
 	return registry.CheckKey(registry.Key(inc))
-}
-
-// MaxJobNameBytes bounds the names of jobs.
-const MaxJobNameBytes = 100
-
-// CheckJobName checks the name of a job, which has to be readable in a log line.
-func CheckJobName(name string) error {
-	if name == "" {
-		return errors.New("is empty")
-	}
-	return checkLine(name, MaxJobNameBytes)
-}
-
-// CheckNewName checks a name that a program chooses now: people must be able to tell it from others. Stored names
-// may be of an earlier version, which accepted more.
-func CheckNewName(name string) error {
-	switch {
-	case strings.TrimSpace(name) != name:
-		return fmt.Errorf("%q begins or ends with a space", name)
-	case strings.ContainsFunc(name, func(r rune) bool { return r != utf8.RuneError && !unicode.IsGraphic(r) }):
-		return fmt.Errorf("%+q has a control or format character", name)
-	}
-	return nil
-}
-
-// checkLine checks a text for a log line.
-func checkLine(text string, maxBytes int) error {
-	switch {
-	case strings.ContainsFunc(text, unicode.IsControl):
-		return errors.New("has a control character")
-	case len(text) > maxBytes:
-		return fmt.Errorf("has %d bytes, at most %d", len(text), maxBytes)
-	case !utf8.ValidString(text):
-		return errors.New("is not UTF-8")
-	}
-	return nil
 }
 
 // Segment escapes a job's name for use in keys. Letters, digits, dot, underscore and dash stay;

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/rota-dev/rota/internal/jobname"
 )
 
 // Bounds of labels. A job may require fewer labels than a member may have, since definitions
@@ -29,10 +31,10 @@ func CheckLabels(labels map[string]string, most int) []error {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		if key == "" {
 			errs = append(errs, errors.New("an empty key"))
-		} else if err := checkLine(key, MaxLabelKeyBytes); err != nil {
+		} else if err := jobname.CheckLine(key, MaxLabelKeyBytes); err != nil {
 			errs = append(errs, fmt.Errorf("the key %.100q %w", key, err))
 		}
-		if err := checkLine(labels[key], MaxLabelValueBytes); err != nil {
+		if err := jobname.CheckLine(labels[key], MaxLabelValueBytes); err != nil {
 			errs = append(errs, fmt.Errorf("the value of %.100q %w", key, err))
 		}
 	}

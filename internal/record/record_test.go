@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/internal/jobname"
 	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
 )
@@ -28,7 +29,7 @@ func TestSegment(t *testing.T) {
 			strings.Repeat("结", 33), strings.Repeat("结", 32) + "算x", strings.Repeat("/", 100), strings.Repeat("/", 99),
 		}
 		for _, name := range names {
-			require.NoError(t, CheckJobName(name), name)
+			require.NoError(t, jobname.Check(name), name)
 			s := Segment(name)
 			assert.NoError(t, registry.CheckKey(registry.Key(s)), name)
 			assert.False(t, registry.Key(s).Owned(), name)

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/rota-dev/rota/internal/jobname"
+	"github.com/rota-dev/rota/internal/scheduletext"
 	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
 )
@@ -248,8 +250,8 @@ type Job struct {
 
 	// After and Always are the parts of the schedule that planning needs: the jobs that the job follows, if any, and
 	// whether its runs are daemons.
-	After  *After `json:"-"`
-	Always bool   `json:"-"`
+	After  *scheduletext.After `json:"-"`
+	Always bool                `json:"-"`
 }
 
 // MayRerun reports whether the definition permits r, the next attempt after a crash. Attempts are bounded because a
@@ -306,8 +308,8 @@ func ParseJob(def json.RawMessage) (Job, error) {
 	if j.After, err = parseAfterOf(j.Name, schedule); err != nil {
 		return Job{}, fmt.Errorf("schedule: %w", err)
 	}
-	j.Always = IsAlways(schedule)
-	if err := CheckJobName(j.Name); err != nil {
+	j.Always = scheduletext.IsAlways(schedule)
+	if err := jobname.Check(j.Name); err != nil {
 		return Job{}, fmt.Errorf("name: %w", err)
 	}
 	if j.Shards < 1 || j.Shards > MaxShards {
@@ -464,4 +466,22 @@ type Claims struct {
 	Ended      Instant    `json:"ended,omitzero"` // when the last run ended
 	Failures   Failures   `json:"failures,omitempty"`
 	Fires      FireRuns   `json:"fires,omitempty"` // that have not ended, while the plan tracks them
+}
+
+// scheduleText returns the text of a definition's schedule, "" if it has none: schedules of other executors need not be
+// texts.
+func scheduleText(schedule json.RawMessage) (text string) {
+	if len(schedule) == 0 || schedule[0] != '"' || json.Unmarshal(schedule, &text) != nil {
+		return ""
+	}
+	return text
+}
+
+// parseAfterOf returns the jobs that a job follows by the text of its schedule, nil if there are none.
+func parseAfterOf(job, schedule string) (*scheduletext.After, error) {
+	a, err := scheduletext.ParseAfter(schedule)
+	if a != nil && slices.Contains(a.Jobs, job) {
+		return nil, errors.New("a job cannot follow itself")
+	}
+	return a, err
 }

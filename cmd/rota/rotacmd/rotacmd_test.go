@@ -16,6 +16,7 @@ import (
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // run executes a command line, whose words are separated by spaces, and returns the exit code with
@@ -41,7 +42,7 @@ func startFleet(t *testing.T, server *memory.Server) {
 	e, err := executor.New(server.Client("web-1"), "billing", executor.Options{Instance: "web-1"})
 	require.NoError(t, err)
 	require.NoError(t, e.Register(executor.Job{
-		Name: "nightly", Schedule: executor.Cron("0 3 * * *"),
+		Name: "nightly", Schedule: schedule.Cron("0 3 * * *"),
 		Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil }),
 	}))
 	require.NoError(t, e.Start(t.Context()))

@@ -7,11 +7,12 @@ import (
 
 	"github.com/rota-dev/rota/coordinator/internal/planning"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/scheduletext"
 )
 
 // checkFollowed checks that a job which follows others has the fire: each followed job has ended its fire of
 // that instant, as the schedule wants it, and the leader has released it.
-func (s *subject) checkFollowed(e *record.Epoch, after *record.After) result {
+func (s *subject) checkFollowed(e *record.Epoch, after *scheduletext.After) result {
 	names := fmt.Sprintf("%q", strings.Join(after.Jobs, ", "))
 	if s.fire == 0 {
 		return stop("explain the fires of the followed jobs", "the job follows %s, and no fire of them is on record as ended", names)
@@ -61,9 +62,9 @@ func (s *subject) checkFollowed(e *record.Epoch, after *record.After) result {
 // describeOn names the outcome of followed fires after which a job fires.
 func describeOn(on string) string {
 	switch on {
-	case record.AfterEnd:
+	case scheduletext.AfterEnd:
 		return "on end"
-	case record.AfterFailure:
+	case scheduletext.AfterFailure:
 		return "on failure"
 	}
 	return "on success"
@@ -79,7 +80,7 @@ func endedFire(fires *record.Fires, at record.Instant) (record.EndedFire, bool) 
 }
 
 // newestFollowed returns the newest fire of the followed jobs that has come, zero if none is known.
-func (s *subject) newestFollowed(after *record.After) (newest record.Instant) {
+func (s *subject) newestFollowed(after *scheduletext.After) (newest record.Instant) {
 	if s.mark.Attempt > 0 {
 		newest = s.mark.Fire
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rota-dev/rota/coordinator/internal/feed"
 	"github.com/rota-dev/rota/coordinator/internal/planning"
+	"github.com/rota-dev/rota/internal/jobname"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -20,7 +21,7 @@ func decodeEnds(keys record.Keys) func(registry.Entry) (ends, error) {
 	return func(e registry.Entry) (ends, error) {
 		r, err := record.DecodeEnds(e.Value)
 		if err == nil {
-			err = record.CheckJobName(r.Job)
+			err = jobname.Check(r.Job)
 		}
 		segment := record.Segment(r.Job)
 		if err == nil && e.Key != keys.EndsOf(r.Incarnation, segment) {

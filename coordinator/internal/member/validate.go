@@ -8,6 +8,7 @@ import (
 
 	"github.com/rota-dev/rota/coordinator/internal/planning"
 	"github.com/rota-dev/rota/coordinator/strategy"
+	"github.com/rota-dev/rota/internal/jobname"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -29,7 +30,7 @@ func (o *Options) validate(reg registry.Registry) error {
 	_, err := record.NewKeys(o.Namespace, cmp.Or(o.Group, DefaultGroup))
 	report("", err)
 	if o.Instance != "" {
-		report("instance: ", cmp.Or(record.CheckName(o.Instance), record.CheckNewName(o.Instance)))
+		report("instance: ", cmp.Or(record.CheckName(o.Instance), jobname.CheckNew(o.Instance)))
 	}
 	if o.SessionTTL < 0 || o.SessionTTL > 0 && o.SessionTTL < minSessionTTL {
 		report("", fmt.Errorf("SessionTTL is %v, below %v", o.SessionTTL, minSessionTTL))

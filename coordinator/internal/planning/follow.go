@@ -10,6 +10,7 @@ import (
 	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/coordinator/internal/event"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/scheduletext"
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
@@ -17,7 +18,7 @@ import (
 // follows by its stored definition and by the one in force: the stored one may be lost or unreadable for a while.
 func findFollowers(v *View) map[string][]string {
 	var followers map[string][]string
-	add := func(after *record.After, seg string) {
+	add := func(after *scheduletext.After, seg string) {
 		if followers == nil {
 			followers = map[string][]string{}
 		}
@@ -117,7 +118,7 @@ type followedFire struct {
 
 // findFollowedFires returns the instants at which followed jobs have ended fires that a plan has not followed
 // yet, as far as the fires of all these jobs up to there have ended.
-func (r *round) findFollowedFires(plan *record.Plan, after *record.After) []followedFire {
+func (r *round) findFollowedFires(plan *record.Plan, after *scheduletext.After) []followedFire {
 	found := map[record.Instant]followedFire{}
 	limit := record.Instant(math.MaxInt64)
 	for i, name := range after.Jobs {
@@ -154,7 +155,7 @@ func (r *round) findFollowedFires(plan *record.Plan, after *record.After) []foll
 }
 
 // followFire releases a fire, or counts it as skipped. It returns false if that has to wait.
-func (p *jobPlanner) followFire(f followedFire, after *record.After) bool {
+func (p *jobPlanner) followFire(f followedFire, after *scheduletext.After) bool {
 	if p.next.Paused || p.next.Stopped {
 		p.explainUpkeep("pass fire %v: the schedule is stopped", f.at.Time())
 		return true
@@ -185,23 +186,23 @@ func (p *jobPlanner) followFire(f followedFire, after *record.After) bool {
 }
 
 // wantsFire reports whether a job fires after a followed fire, and whether the fire counts as skipped otherwise.
-func wantsFire(after *record.After, f followedFire) (wanted, counts bool) {
+func wantsFire(after *scheduletext.After, f followedFire) (wanted, counts bool) {
 	all, failed, skipped := len(f.fires) == len(after.Jobs), 0, 0
 	for _, e := range f.fires {
 		failed += e.Failed
 		skipped += e.Skipped
 	}
 	switch after.On {
-	case record.AfterEnd:
+	case scheduletext.AfterEnd:
 		return all, true
-	case record.AfterFailure:
+	case scheduletext.AfterFailure:
 		return all && failed > 0, !all
 	}
 	return all && failed+skipped == 0, true
 }
 
 // countMissedFires counts as skipped the ended fires that the plan of the job named first lists no more.
-func (p *jobPlanner) countMissedFires(after *record.After) {
+func (p *jobPlanner) countMissedFires(after *scheduletext.After) {
 	parent, ok := p.Plans[record.Segment(after.Jobs[0])]
 	if !ok || parent.Fires == nil || len(parent.Fires.Ended) == 0 || p.next.Followed.Number == 0 {
 		return

@@ -2,6 +2,7 @@ package planning
 
 import (
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/scheduletext"
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
@@ -27,7 +28,7 @@ func FindTargets(v *View) []Target {
 
 // WantsFire reports whether a job that follows others fires after their fires of one instant, by the names of
 // the followed jobs that have such a fire.
-func WantsFire(after *record.After, fires map[string]record.EndedFire) bool {
+func WantsFire(after *scheduletext.After, fires map[string]record.EndedFire) bool {
 	wanted, _ := wantsFire(after, followedFire{fires: fires})
 	return wanted
 }

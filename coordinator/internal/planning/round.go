@@ -9,6 +9,7 @@ import (
 
 	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/scheduletext"
 )
 
 // round holds the values that one call of Decide derives from its View and collects for its Decision.
@@ -23,7 +24,7 @@ type round struct {
 	invalidOverrides map[string]error // by segment: why the override of an operator does not apply
 
 	followers  map[string][]string        // by segment: the segments of the jobs that follow it
-	circles    *record.Circles            // of jobs that follow each other
+	circles    *scheduletext.Circles      // of jobs that follow each other
 	programs   map[string]due.Program     // by definition, as far as they were needed
 	endedFires map[string]record.FireRuns // by segment: findEndedFires, as far as it was needed
 
@@ -39,7 +40,7 @@ func newRound(v *View) *round {
 		followers: findFollowers(v), programs: map[string]due.Program{}, endedFires: map[string]record.FireRuns{},
 		reads: map[string]bool{}, parts: map[string][]string{}, follow: map[string]bool{},
 	}
-	r.circles = record.NewCircles(r.followedBy)
+	r.circles = scheduletext.NewCircles(r.followedBy)
 	r.awaited, r.returned, r.graceEnds = findAwaited(v)
 	return r
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/onecpu"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // A MaxRunning for each of 2,000 jobs needs no goroutine, timer or request while nothing is due.
@@ -29,7 +30,7 @@ func TestBudget_BoundsCostNothingAtRest(t *testing.T) {
 			f := newFleet(t, s)
 			defer f.stop()
 			job := idle(1)
-			job.Schedule, job.MaxRunning = executor.Every(time.Hour), 1
+			job.Schedule, job.MaxRunning = schedule.Every(time.Hour), 1
 			f.startWith("a", executor.Options{Workers: 100}, jobs(n, job)...)
 			f.awaitAssigned(n)
 			time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour + time.Minute))) // each job has run
@@ -90,7 +91,7 @@ func TestBudget_BoundedJobsStartTogether(t *testing.T) {
 		f := newFleet(t, newMemory())
 		defer f.stop()
 		f.startWith("a", executor.Options{}, jobs(all, executor.Job{
-			Name: "job", MaxRunning: 1, Schedule: executor.Every(time.Minute), Handler: starts,
+			Name: "job", MaxRunning: 1, Schedule: schedule.Every(time.Minute), Handler: starts,
 		})...)
 		f.awaitAssigned(all)
 		sleepUntilHalf(time.Minute)
@@ -120,7 +121,7 @@ func TestBudget_BoundedJobsStartInOrder(t *testing.T) {
 				starts := &startLog{takes: takes}
 				f := newFleet(t, newMemory())
 				defer f.stop()
-				like := executor.Job{Name: "job", MaxRunning: 1, Schedule: executor.Every(c.every), Handler: starts}
+				like := executor.Job{Name: "job", MaxRunning: 1, Schedule: schedule.Every(c.every), Handler: starts}
 				large := like
 				large.Name, large.Shards, large.MaxRunning = "large", shards, workers/2
 				f.startWith("a", executor.Options{Workers: workers}, append(jobs(small, like), large)...)

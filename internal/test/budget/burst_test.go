@@ -15,6 +15,7 @@ import (
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/onecpu"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // perCommit is how many records of small jobs a commit of a bulk change writes at least, on average.
@@ -31,7 +32,7 @@ func TestBudget_StartAndStopWithTenThousandJobs(t *testing.T) {
 		defer f.stop()
 		const every = time.Minute
 		job := idle(1)
-		job.Schedule = executor.Every(every)
+		job.Schedule = schedule.Every(every)
 
 		sleepUntilHalf(every)
 		f.start("a", jobs(all, job)...)
@@ -72,9 +73,9 @@ func TestBudget_DisableAndPauseOfFiveThousandJobs(t *testing.T) {
 		defer f.stop()
 		runs := &runsByJob{}
 		const every = 10 * time.Second
-		offered := jobs(all, executor.Job{Name: "job", Shards: 1, Schedule: executor.Every(every), Handler: runs})
+		offered := jobs(all, executor.Job{Name: "job", Shards: 1, Schedule: schedule.Every(every), Handler: runs})
 		for i := range dense {
-			offered[half+i*half/dense].Schedule = executor.Every(100 * time.Millisecond)
+			offered[half+i*half/dense].Schedule = schedule.Every(100 * time.Millisecond)
 		}
 		const denseTxns = 2 * 2 * 2500 / 100 // of two instances, in the time of a change
 		f.start("a", offered...)
@@ -168,9 +169,9 @@ func TestBudget_FailoverOfFiveThousandJobs(t *testing.T) {
 		defer f.stop()
 		runs := &runsByJob{}
 		const every = 10 * time.Second
-		offered := jobs(all, executor.Job{Name: "job", Shards: 1, Schedule: executor.Every(every), Handler: runs})
+		offered := jobs(all, executor.Job{Name: "job", Shards: 1, Schedule: schedule.Every(every), Handler: runs})
 		for i := range dense {
-			offered[i*all/dense].Schedule = executor.Every(50 * time.Millisecond)
+			offered[i*all/dense].Schedule = schedule.Every(50 * time.Millisecond)
 		}
 		for _, name := range []string{"a", "b", "c"} {
 			f.start(name, offered...)

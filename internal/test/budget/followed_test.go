@@ -12,6 +12,7 @@ import (
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/onecpu"
 	"github.com/rota-dev/rota/internal/test/judge"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // Three instances run a job of 30 or 300 shards each minute. That another job follows it costs its owners no commit.
@@ -26,9 +27,9 @@ func TestBudget_FollowedFires(t *testing.T) {
 				s := newMemory()
 				f := newFleet(t, s)
 				defer f.stop()
-				offered := []executor.Job{{Name: "parent", Shards: shards, Schedule: executor.Every(time.Minute), Handler: &runCounter{}}}
+				offered := []executor.Job{{Name: "parent", Shards: shards, Schedule: schedule.Every(time.Minute), Handler: &runCounter{}}}
 				if followed {
-					offered = append(offered, executor.Job{Name: "child", Schedule: executor.AfterJob("parent"), Handler: &runCounter{}})
+					offered = append(offered, executor.Job{Name: "child", Schedule: schedule.AfterJob("parent"), Handler: &runCounter{}})
 				}
 				for i := range instances {
 					f.start(fmt.Sprint("i", i), offered...)

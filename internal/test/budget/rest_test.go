@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/onecpu"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // The cost of an idle job in one process, including the memory server's copy of its
@@ -35,7 +35,7 @@ func measureAtRest(t *testing.T, n int) (goroutines, heap int) {
 	f := newFleet(t, s)
 	defer f.stop()
 	job := idle(1)
-	job.Schedule = executor.Cron("0 3 * * *").In("Asia/Shanghai")
+	job.Schedule = schedule.Cron("0 3 * * *").In("Asia/Shanghai")
 	f.start("a", jobs(n, job)...)
 	planned := 0
 	require.Eventually(t, func() bool {
@@ -66,7 +66,7 @@ func TestBudget_HeapOfShardsAndFires(t *testing.T) {
 			f := newFleet(t, s)
 			defer f.stop()
 			job := idle(shards)
-			job.Schedule = executor.Every(time.Second)
+			job.Schedule = schedule.Every(time.Second)
 			f.start("a", job)
 			f.awaitAssigned(1)
 			for _, n := range fires {
@@ -98,7 +98,7 @@ func TestBudget_AllocationsOfARun(t *testing.T) {
 		f := newFleet(t, s)
 		defer f.stop()
 		job := idle(shards)
-		job.Schedule = executor.Every(time.Second)
+		job.Schedule = schedule.Every(time.Second)
 		f.start("a", job)
 		f.awaitAssigned(1)
 		var before, after runtime.MemStats

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/onecpu"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // Jobs of one shard that fire together each second, with a handler that returns at once.
@@ -25,7 +26,7 @@ func TestBudget_ManyJobsDueTogether(t *testing.T) {
 			runs := &runCounter{}
 			f := newFleet(t, s)
 			defer f.stop()
-			f.start("a", jobs(n, executor.Job{Name: "job", Shards: 1, Schedule: executor.Every(time.Second), Handler: runs})...)
+			f.start("a", jobs(n, executor.Job{Name: "job", Shards: 1, Schedule: schedule.Every(time.Second), Handler: runs})...)
 			f.awaitAssigned(n)
 			time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(5*time.Second + 500*time.Millisecond)))
 			s.count(t)
@@ -62,8 +63,8 @@ func TestBudget_ShortIntervalBesideALongRun(t *testing.T) {
 		f := newFleet(t, s)
 		defer f.stop()
 		f.start("a",
-			executor.Job{Name: "long", Shards: 1, Schedule: executor.Every(time.Second), Handler: long},
-			executor.Job{Name: "short", Shards: 1, Schedule: executor.Every(20 * time.Millisecond), Handler: runs})
+			executor.Job{Name: "long", Shards: 1, Schedule: schedule.Every(time.Second), Handler: long},
+			executor.Job{Name: "short", Shards: 1, Schedule: schedule.Every(20 * time.Millisecond), Handler: runs})
 		f.awaitAssigned(2)
 		time.Sleep(5*time.Second + 10*time.Millisecond)
 		s.count(t)

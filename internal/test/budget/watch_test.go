@@ -12,6 +12,7 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // fireCounts holds the counts of a fleet that runs one or more jobs.
@@ -55,7 +56,7 @@ func watchFires(t *testing.T, k kind, s store, instances, enough int, like ...ex
 	}
 	w.together = endTogether(w.every / 4)
 	for i := range like {
-		like[i].Schedule, like[i].Handler = executor.Every(w.every), w.together.handler(like[i].Handler)
+		like[i].Schedule, like[i].Handler = schedule.Every(w.every), w.together.handler(like[i].Handler)
 	}
 	f := newFleet(t, s)
 	defer f.stop()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/onecpu"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // Two hundred instances in one group own a small job and five shards of a large job each.
@@ -25,7 +26,7 @@ func TestBudget_TwoHundredMembers(t *testing.T) {
 		runs := &runsByJob{}
 		const every = time.Minute
 		offered := func() []executor.Job {
-			like := executor.Job{Name: "small", Shards: 1, Schedule: executor.Every(every), Handler: runs}
+			like := executor.Job{Name: "small", Shards: 1, Schedule: schedule.Every(every), Handler: runs}
 			large := like
 			large.Name, large.Shards = "large", shards
 			return append(jobs(small, like), large)

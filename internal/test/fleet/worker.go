@@ -18,6 +18,7 @@ import (
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/registryurl"
 	"github.com/rota-dev/rota/internal/test/judge"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // assignment configures a worker process.
@@ -100,7 +101,7 @@ func runWorker(a assignment, in io.Reader, out, log io.Writer) error {
 	t := &reporter{assignment: a, out: json.NewEncoder(out)}
 	for i := range a.Jobs {
 		err := e.Register(executor.Job{
-			Name: jobName(i), Schedule: executor.Every(a.Every), Shards: a.Shards,
+			Name: jobName(i), Schedule: schedule.Every(a.Every), Shards: a.Shards,
 			Handler: executor.HandlerFunc(t.handle),
 		})
 		if err != nil {
@@ -153,14 +154,14 @@ func (t *reporter) smallJobs() []executor.Job {
 	jobs := make([]executor.Job, t.Small)
 	for i := range jobs {
 		jobs[i] = executor.Job{
-			Name: fmt.Sprintf("%s%04d", smallJobPrefix, i), Schedule: executor.Every(time.Second), Handler: executor.HandlerFunc(t.handle),
+			Name: fmt.Sprintf("%s%04d", smallJobPrefix, i), Schedule: schedule.Every(time.Second), Handler: executor.HandlerFunc(t.handle),
 		}
 		switch i % 3 {
 		case 1:
 			jobs[i].Retry = executor.Retry{Max: 2, Initial: 100 * time.Millisecond}
 			jobs[i].Handler = executor.HandlerFunc(t.handleOrFail)
 		case 2:
-			jobs[i].Schedule = executor.FixedDelay(time.Second)
+			jobs[i].Schedule = schedule.FixedDelay(time.Second)
 		}
 	}
 	return jobs
@@ -182,14 +183,14 @@ func (t *reporter) chains() []executor.Job {
 	for i := range t.Chains {
 		name := fmt.Sprintf("%s%02d-", chainPrefix, i)
 		first := executor.Job{
-			Name: name + "1", Schedule: executor.Every(time.Second), Shards: 2, Handler: executor.HandlerFunc(t.handleOrFail),
+			Name: name + "1", Schedule: schedule.Every(time.Second), Shards: 2, Handler: executor.HandlerFunc(t.handleOrFail),
 		}
 		if i%2 == 0 {
 			first.Retry = executor.Retry{Max: 2, Initial: 100 * time.Millisecond}
 		}
 		jobs = append(jobs, first,
-			executor.Job{Name: name + "2", Schedule: executor.AfterJob(first.Name), Shards: 3, Handler: executor.HandlerFunc(t.handle)},
-			executor.Job{Name: name + "3", Schedule: executor.AfterJob(name + "2").OnEnd(), Handler: executor.HandlerFunc(t.handle)},
+			executor.Job{Name: name + "2", Schedule: schedule.AfterJob(first.Name), Shards: 3, Handler: executor.HandlerFunc(t.handle)},
+			executor.Job{Name: name + "3", Schedule: schedule.AfterJob(name + "2").OnEnd(), Handler: executor.HandlerFunc(t.handle)},
 		)
 	}
 	return jobs
@@ -208,7 +209,7 @@ func (t *reporter) handleOrFail(ctx context.Context, r *executor.Run) error {
 
 func (t *reporter) resized(s size) executor.Job {
 	return executor.Job{
-		Name: resizedJob, Revision: s.Revision, Shards: s.Shards, Schedule: executor.Every(t.Often),
+		Name: resizedJob, Revision: s.Revision, Shards: s.Shards, Schedule: schedule.Every(t.Often),
 		Handler: executor.HandlerFunc(t.handle),
 	}
 }

@@ -23,18 +23,19 @@ var reach = []struct {
 	{"conformance/...", []string{"registry", "conformance/...", "github.com/stretchr/testify/...", "github.com/anishathalye/porcupine"}},
 	{"coordinator/internal/membertest", []string{"registry/...", "coordinator/...", "internal/record", "internal/shardset", "github.com/stretchr/testify/..."}},
 	{"coordinator/internal/coordtest", []string{"coordinator/internal/due", "internal/record", "internal/shardset", "github.com/stretchr/testify/..."}},
-	{"coordinator/...", []string{"registry", "coordinator/...", "internal/contain", "internal/parallel", "internal/record", "internal/shardset"}},
-	{"executor/...", []string{"registry", "coordinator/...", "executor/...", "internal/contain", "internal/record", "internal/shardset", "github.com/robfig/cron/v3"}},
+	{"coordinator/...", []string{"registry", "coordinator/...", "internal/contain", "internal/jobname", "internal/parallel", "internal/record", "internal/scheduletext", "internal/shardset"}},
+	{"schedule", []string{"internal/jobname", "internal/scheduletext", "internal/texthash", "github.com/robfig/cron/v3"}}, // knows no fleet
+	{"executor/...", []string{"registry", "schedule", "coordinator/...", "executor/...", "internal/contain", "internal/jobname", "internal/record", "internal/scheduletext", "internal/shardset", "internal/texthash"}},
 	{"history/sqltest", nil},
 	{"handler", []string{"executor", "registry", "internal/contain", "github.com/robfig/cron/v3"}},
 	{"history", []string{"executor", "internal/contain"}},
-	{"rotatest", []string{"registry", "registry/memory", "coordinator", "executor", "internal/onecpu", "internal/record", "internal/shardset"}},
+	{"rotatest", []string{"registry", "registry/memory", "schedule", "coordinator", "executor", "internal/onecpu", "internal/record", "internal/scheduletext", "internal/shardset"}},
 
 	{"cmd/rota/internal/importing", []string{
-		"executor", "handler", "cmd/rota/internal/exit", "cmd/rota/internal/settings", "cmd/rota/internal/shell",
+		"schedule", "executor", "handler", "cmd/rota/internal/exit", "cmd/rota/internal/settings", "cmd/rota/internal/shell",
 		"github.com/go-zookeeper/zk", "github.com/spf13/cobra", "go.yaml.in/yaml/v3",
 	}},
-	{"cmd/rota/internal/importing/imported/...", []string{"executor", "handler"}},
+	{"cmd/rota/internal/importing/imported/...", []string{"schedule", "executor", "handler"}},
 
 	// Only tests, commands and test machinery may import test machinery.
 	{"internal/test/etcdbackend", []string{
@@ -45,21 +46,23 @@ var reach = []struct {
 	{"internal/test/memorybackend", []string{"registry", "registry/memory", "conformance"}},
 	{"internal/test/storelog", []string{"registry", "internal/test/judge", "go.etcd.io/etcd/...", "go.uber.org/zap"}},
 	{"internal/test/testserver/...", []string{"conformance/...", "internal/test/..."}},
-	{"internal/test/...", []string{"registry/...", "coordinator/...", "executor/...", "conformance/...", "internal/...", "github.com/robfig/cron/v3"}},
+	{"internal/test/...", []string{"registry/...", "schedule", "coordinator/...", "executor/...", "conformance/...", "internal/...", "github.com/robfig/cron/v3"}},
 
 	{"internal/registryurl", []string{"registry", "registry/etcd", "registry/zookeeper"}},
-	{"internal/...", []string{"registry", "internal/shardset"}},
+	{"internal/scheduletext", []string{"internal/jobname"}},
+	{"internal/record", []string{"registry", "internal/jobname", "internal/scheduletext", "internal/shardset"}},
+	{"internal/...", []string{"registry"}},
 	{"cmd/...", []string{
-		"registry/...", "coordinator", "coordinator/strategy", "executor", "handler", "history", "rotaprom", "internal/...", "cmd/rota/internal/...", "cmd/rota/rotacmd",
+		"registry/...", "schedule", "coordinator", "coordinator/strategy", "executor", "handler", "history", "rotaprom", "internal/...", "cmd/rota/internal/...", "cmd/rota/rotacmd",
 		"conformance/child",
 		"github.com/prometheus/client_golang/...", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.yaml.in/yaml/v3", "go.yaml.in/yaml/v4",
 		"golang.org/x/term", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5/...", "modernc.org/sqlite",
 	}},
 	{"rotaprom", []string{"executor", "registry", "github.com/prometheus/client_golang/..."}},
 	{"rotaotel", []string{"executor", "go.opentelemetry.io/otel/..."}},
-	{"examples/settlement", []string{"registry/...", "executor", "modernc.org/sqlite"}},
+	{"examples/settlement", []string{"registry/...", "schedule", "executor", "modernc.org/sqlite"}},
 	// Examples show user code, which cannot import internal packages.
-	{"examples/...", []string{"registry/...", "coordinator", "executor", "handler", "rotatest", "github.com/robfig/cron/v3"}},
+	{"examples/...", []string{"registry/...", "schedule", "coordinator", "executor", "handler", "rotatest", "github.com/robfig/cron/v3"}},
 }
 
 func arrowsPointDown(tr *tree) (faults []string) {
@@ -96,9 +99,24 @@ func mayImport(pkg string) (patterns []string, ok bool) {
 	return nil, false
 }
 
-// algorithmsKnowNoBackend follows indirect imports, which internal packages would hide.
-func algorithmsKnowNoBackend(tr *tree) (faults []string) {
-	imports := map[string][]string{} // imports within this module, by package
+// schedulesKnowNoFleet follows indirect imports, as who reads a schedule should not have to read of fleets.
+func schedulesKnowNoFleet(tr *tree) (faults []string) {
+	for _, dep := range slices.Sorted(maps.Keys(closure(importsOf(tr), "schedule"))) {
+		if dep != "schedule" && !matchesAny(dep, "internal/...") || matchesAny(dep, "internal/record") {
+			faults = append(faults, fmt.Sprintf("schedule depends on %s", dep))
+		}
+	}
+	for _, s := range tr.sources {
+		if s.dir() == "schedule" && !s.isTest() && slices.Contains(s.imports(), "context") {
+			faults = append(faults, s.path+": schedule may not import context")
+		}
+	}
+	return faults
+}
+
+// importsOf returns the imports of production code within this module, by package.
+func importsOf(tr *tree) map[string][]string {
+	imports := map[string][]string{}
 	for _, s := range tr.sources {
 		if s.isTest() {
 			continue
@@ -109,6 +127,12 @@ func algorithmsKnowNoBackend(tr *tree) (faults []string) {
 			}
 		}
 	}
+	return imports
+}
+
+// algorithmsKnowNoBackend follows indirect imports, which internal packages would hide.
+func algorithmsKnowNoBackend(tr *tree) (faults []string) {
+	imports := importsOf(tr)
 	for _, pkg := range slices.Sorted(maps.Keys(imports)) {
 		if !matchesAny(pkg, "coordinator/...", "executor/...") || pkg == "coordinator/internal/membertest" {
 			continue

@@ -42,6 +42,10 @@ var promises = []struct {
 		},
 		{"executor/x.go": `package executor; import _ "example.org/m/registry/etcd"`},
 	}},
+	{"schedules know no fleet", schedulesKnowNoFleet, []map[string]string{
+		{"schedule/x.go": `package schedule; import _ "context"`},
+		{"schedule/x.go": `package schedule; import _ "example.org/m/internal/a"`, "internal/a/x.go": `package a; import _ "example.org/m/registry"`},
+	}},
 	{"decisions are pure", decisionsArePure, []map[string]string{
 		{"coordinator/internal/planning/x.go": `package planning; import _ "context"`},
 		{"coordinator/internal/claiming/x.go": `package claiming; import _ "sync/atomic"`},

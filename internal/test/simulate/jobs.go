@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // jobSpec is the current definition of a job; operators raise its revision.
@@ -78,18 +79,18 @@ func specs(c Config) []*jobSpec {
 }
 
 // schedule returns the schedule of a job.
-func (s *jobSpec) schedule() executor.Schedule {
+func (s *jobSpec) schedule() schedule.Schedule {
 	switch {
 	case s.delay > 0:
-		return executor.FixedDelay(s.delay)
+		return schedule.FixedDelay(s.delay)
 	case s.after == nil:
-		return executor.Every(s.every)
+		return schedule.Every(s.every)
 	case s.outcome == 1:
-		return executor.AfterJob(s.after.name).OnEnd()
+		return schedule.AfterJob(s.after.name).OnEnd()
 	case s.outcome == 2:
-		return executor.AfterJob(s.after.name).OnFailure()
+		return schedule.AfterJob(s.after.name).OnFailure()
 	}
-	return executor.AfterJob(s.after.name)
+	return schedule.AfterJob(s.after.name)
 }
 
 // withHandlerOf returns the job with the handler of a process.

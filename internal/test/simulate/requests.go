@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator"
-	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // request holds what an operator's request for runs, or for another definition, depends on. It is drawn for each
@@ -40,7 +40,7 @@ func (f *fleet) drawRequest(spec *jobSpec) request {
 		r.override.Shards = shards
 	}
 	if every := f.Every / time.Duration(1+f.rng.IntN(3)); fields&2 != 0 && spec.isPeriodic() {
-		r.override.Schedule = executor.Every(every).String()
+		r.override.Schedule = schedule.Every(every).String()
 	}
 	if crash := []string{"rerun elsewhere", "count as failed"}[f.rng.IntN(2)]; fields&4 != 0 {
 		r.override.Policies = map[string]any{"on_crash": crash}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // TestScenarios runs each scenario and compares its transcript with the file of its name in
@@ -99,7 +100,7 @@ func TestScenarios(t *testing.T) {
 		compareScenario(t, func(s *stage) {
 			job := newJob(2, 4*time.Second)
 			after := newJob(1, time.Second)
-			after.Name, after.Schedule = "report", executor.AfterJob("pay")
+			after.Name, after.Schedule = "report", schedule.AfterJob("pay")
 			s.start("a", job, after)
 			s.start("b", job, after)
 			s.advance(12 * time.Second)
@@ -135,7 +136,7 @@ func TestScenarios(t *testing.T) {
 	t.Run("shard moves during a fixed delay", func(t *testing.T) {
 		compareScenario(t, func(s *stage) {
 			job := newJob(2, 3*time.Second)
-			job.Schedule = executor.FixedDelay(5 * time.Second)
+			job.Schedule = schedule.FixedDelay(5 * time.Second)
 			s.start("a", job)
 			s.advance(6 * time.Second)
 			s.start("b", job)
@@ -147,7 +148,7 @@ func TestScenarios(t *testing.T) {
 	t.Run("daemon is handed over", func(t *testing.T) {
 		compareScenario(t, func(s *stage) {
 			job := newJob(2, time.Hour)
-			job.Schedule = executor.Always()
+			job.Schedule = schedule.Always()
 			run := job.Handler
 			job.Handler = executor.HandlerFunc(func(ctx context.Context, r *executor.Run) error {
 				err := run.Handle(ctx, r)
@@ -290,7 +291,7 @@ func TestScenarios(t *testing.T) {
 	t.Run("waiting runs of a spread move", func(t *testing.T) {
 		compareScenario(t, func(s *stage) {
 			job := newJob(6, time.Second)
-			job.Schedule = executor.Every(30 * time.Second).Spread(20 * time.Second)
+			job.Schedule = schedule.Every(30 * time.Second).Spread(20 * time.Second)
 			s.start("a", job)
 			s.advance(33 * time.Second)
 			s.start("b", job)

@@ -22,6 +22,7 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/test/transcript"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/schedule"
 )
 
 var update = flag.Bool("update", false, "write the transcripts in testdata and the blocks of pages")
@@ -169,7 +170,7 @@ func (s *stage) end() {
 // before it: ends that are close together would be written in one commit or in two by chance.
 func newJob(shards int, takes time.Duration) executor.Job {
 	return executor.Job{
-		Name: "pay", Schedule: executor.Every(10 * time.Second), Shards: shards,
+		Name: "pay", Schedule: schedule.Every(10 * time.Second), Shards: shards,
 		Handler: executor.HandlerFunc(func(ctx context.Context, r *executor.Run) error {
 			select {
 			case <-ctx.Done():

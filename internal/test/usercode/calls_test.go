@@ -87,7 +87,7 @@ var protected = map[string][]string{
 		"error.Error in diagnosis.diagnosis.addUnreadable",
 		"error.Error in diagnosis.diagnosis.checkJobs",
 		"error.Error in elector.Elector.explainEnd",
-		"error.Error in executor.explainCronError",
+		"error.Error in executor.definition.UnmarshalJSON",
 		"error.Error in executor.handBackError",
 		"error.Error in history.isSQLiteBusy",
 		"error.Error in history.newRun",

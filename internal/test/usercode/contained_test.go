@@ -23,6 +23,7 @@ import (
 	"github.com/rota-dev/rota/handler"
 	"github.com/rota-dev/rota/history"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // deeds are what user code does instead of returning. The functions return once the deeds are over.
@@ -216,7 +217,7 @@ func runBeside(t *testing.T, install func(*fixture, func()), deed func(<-chan st
 	good := executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil })
 	f := &fixture{
 		t: t, options: executor.Options{Instance: "a", Logger: quiet, DrainTimeout: time.Second},
-		bad: executor.Job{Name: "bad", Schedule: executor.Every(10 * time.Second), Handler: good, Revision: 1},
+		bad: executor.Job{Name: "bad", Schedule: schedule.Every(10 * time.Second), Handler: good, Revision: 1},
 	}
 	install(f, func() {
 		if misbehaves.Load() {
@@ -226,12 +227,12 @@ func runBeside(t *testing.T, install func(*fixture, func()), deed func(<-chan st
 	server := memory.New()
 	e, err := executor.New(server.Client("a"), "test", f.options)
 	require.NoError(t, err)
-	require.NoError(t, e.Register(f.bad, executor.Job{Name: "good", Schedule: executor.Every(10 * time.Second), Handler: good}))
+	require.NoError(t, e.Register(f.bad, executor.Job{Name: "good", Schedule: schedule.Every(10 * time.Second), Handler: good}))
 	require.NoError(t, e.Start(t.Context()))
 	time.Sleep(5 * time.Second)
 	misbehaves.Store(true)
 	before := statusOf(t, server, "good", "bad")
-	require.NoError(t, e.Register(executor.Job{Name: "later", Schedule: executor.Every(10 * time.Second), Handler: good}))
+	require.NoError(t, e.Register(executor.Job{Name: "later", Schedule: schedule.Every(10 * time.Second), Handler: good}))
 	time.Sleep(2 * time.Minute)
 	synctest.Wait()
 	after := statusOf(t, server, "good", "bad")

@@ -18,7 +18,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
 	"github.com/rota-dev/rota/coordinator"
-	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // overrideOptions are the flags of override.
@@ -173,12 +173,12 @@ func checkFields(fields map[string]any) error {
 	if !ok {
 		return nil
 	}
-	_, err := executor.ParseSchedule(text)
+	_, err := schedule.Parse(text)
 	if err == nil {
 		return nil
 	}
 	for _, kind := range []string{"cron", "every", "quartz"} {
-		if _, err := executor.ParseSchedule(kind + " " + text); err == nil {
+		if _, err := schedule.Parse(kind + " " + text); err == nil {
 			return fmt.Errorf("schedule is %q, without its kind: write schedule='%s %s'", text, kind, text)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // ran is a handler that records runs, as "job 15:04" or "job trigger", and the greatest fence.
@@ -59,13 +60,13 @@ func TestBackup_RestoredStore(t *testing.T) {
 	var long sync.Once
 	jobs := func(string) []executor.Job {
 		job := func(name string, misfire executor.MisfirePolicy) executor.Job {
-			return executor.Job{Name: name, Schedule: executor.Every(time.Minute), OnMisfire: misfire, Handler: &r}
+			return executor.Job{Name: name, Schedule: schedule.Every(time.Minute), OnMisfire: misfire, Handler: &r}
 		}
 		return []executor.Job{
 			job("once", executor.RunOnce), job("skip", executor.SkipMissed), job("all", executor.RunAll(3)),
-			{Name: "before", Schedule: executor.OnTrigger(), StartPaused: true, Handler: &r},
-			{Name: "after", Schedule: executor.OnTrigger(), StartPaused: true, Handler: &r},
-			{Name: "long", Schedule: executor.At(time.Date(2000, 1, 1, 0, 5, 0, 0, time.UTC)), Handler: executor.HandlerFunc(func(ctx context.Context, run *executor.Run) error {
+			{Name: "before", Schedule: schedule.OnTrigger(), StartPaused: true, Handler: &r},
+			{Name: "after", Schedule: schedule.OnTrigger(), StartPaused: true, Handler: &r},
+			{Name: "long", Schedule: schedule.At(time.Date(2000, 1, 1, 0, 5, 0, 0, time.UTC)), Handler: executor.HandlerFunc(func(ctx context.Context, run *executor.Run) error {
 				if run.Attempt == 1 {
 					long.Do(func() { close(begin) })
 					<-ctx.Done()
@@ -131,8 +132,8 @@ func TestBackup_DumpAndRestore(t *testing.T) {
 	var r ran
 	jobs := func(string) []executor.Job {
 		return []executor.Job{
-			{Name: "tenants", Schedule: executor.Every(time.Minute), Shards: 2, Handler: &r},
-			{Name: "export", Schedule: executor.OnTrigger(), Handler: &r},
+			{Name: "tenants", Schedule: schedule.Every(time.Minute), Shards: 2, Handler: &r},
+			{Name: "export", Schedule: schedule.OnTrigger(), Handler: &r},
 		}
 	}
 	inNight(t, jobs, func(t *testing.T, n *night) {

@@ -17,6 +17,7 @@ import (
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/faults"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // TestExitCodes has command lines for each exit code.
@@ -165,7 +166,7 @@ func TestShardFlags_HaveBothSpellings(t *testing.T) {
 // A trigger of a paused job names the pause that it waits for: that of the job, or that of the group.
 func TestTrigger_NamesThePauseThatItWaitsFor(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
-		f.start("web-1", nil, executor.Job{Name: "poll", Schedule: executor.OnTrigger(), Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil })})
+		f.start("web-1", nil, executor.Job{Name: "poll", Schedule: schedule.OnTrigger(), Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil })})
 		assert.Equal(t, "triggered poll: #1\n", f.run("trigger poll").out)
 		f.run("pause --all --for 1h --reason deploy --yes")
 		r := f.run("trigger poll --wait --wait-timeout 1s")
@@ -479,7 +480,7 @@ func TestVersion(t *testing.T) {
 func TestRun_Interrupted(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		f.start("web-1", nil, executor.Job{
-			Name: "j", Schedule: executor.Every(time.Minute), Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil }),
+			Name: "j", Schedule: schedule.Every(time.Minute), Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil }),
 		})
 		require.NoError(t, f.members[0].Pause(t.Context(), "j"))
 		time.Sleep(time.Second) // for the leader
@@ -495,8 +496,8 @@ func TestNext_OfAJobThatFollows(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		ok := executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil })
 		f.start("web-1", nil,
-			executor.Job{Name: "settle", Schedule: executor.Every(time.Minute), Handler: ok},
-			executor.Job{Name: "report", Schedule: executor.AfterJob("settle"), Handler: ok})
+			executor.Job{Name: "settle", Schedule: schedule.Every(time.Minute), Handler: ok},
+			executor.Job{Name: "report", Schedule: schedule.AfterJob("settle"), Handler: ok})
 		r := f.run("next report")
 		assert.Equal(t, exit.OK, r.code, r.err)
 		assert.Contains(t, r.out, "after settle\nno fires\n\nThe job follows others: it fires when their fires have ended.\n")

@@ -17,13 +17,14 @@ import (
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/schedule"
 )
 
 func TestDump_MasksParameters(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		incident(f)
 		f.start("web-4", nil, executor.Job{
-			Name: "secrets", Schedule: executor.OnTrigger(), Shards: 2, Param: "hunter1", ShardParams: map[int]string{1: "hunter2"},
+			Name: "secrets", Schedule: schedule.OnTrigger(), Shards: 2, Param: "hunter1", ShardParams: map[int]string{1: "hunter2"},
 			StartPaused: true, Handler: executor.HandlerFunc(tenants),
 		})
 		require.Zero(t, f.run("trigger secrets --param hunter3").code)
@@ -122,7 +123,7 @@ func TestRestore_ReplacesRecordsThatCannotBeRead(t *testing.T) {
 		}
 		return e.Shutdown(ctx)
 	}
-	job := executor.Job{Name: "settle", Schedule: executor.Every(time.Minute), Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil })}
+	job := executor.Job{Name: "settle", Schedule: schedule.Every(time.Minute), Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil })}
 	t.Run("with a dump", func(t *testing.T) {
 		inFleet(t, func(t *testing.T, f *fleet) {
 			f.start("web-1", nil, job)

@@ -10,13 +10,14 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/schedule"
 )
 
 func TestExplain_ReadsTheHistory(t *testing.T) {
 	now := time.Date(2000, 1, 1, 3, 0, 0, 0, time.UTC)
 	url := putHistory(t, now, time.Hour) // fires of 01:00 and 02:00
 	inFleet(t, func(t *testing.T, f *fleet) {
-		f.start("web-1", nil, executor.Job{Name: "tenants", Schedule: executor.Every(time.Hour), Shards: 16, Handler: executor.HandlerFunc(
+		f.start("web-1", nil, executor.Job{Name: "tenants", Schedule: schedule.Every(time.Hour), Shards: 16, Handler: executor.HandlerFunc(
 			func(context.Context, *executor.Run) error { return nil })})
 		time.Sleep(time.Until(now.Add(time.Minute)))
 		r := f.run("explain tenants 7 --at 02:00")

@@ -19,6 +19,7 @@ import (
 	"github.com/rota-dev/rota/internal/registryurl"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // fleet is a fleet in a bubble, on a registry in memory, which the tested commands reach.
@@ -172,15 +173,15 @@ func incident(f *fleet) {
 	ok := executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil })
 	jobs := []executor.Job{
 		{
-			Name: "settle", Description: "settles each region at night", Revision: 7, Schedule: executor.Cron("0 3 * * *").In("Asia/Shanghai"),
+			Name: "settle", Description: "settles each region at night", Revision: 7, Schedule: schedule.Cron("0 3 * * *").In("Asia/Shanghai"),
 			Shards: 3, Param: "secret", CatchupWindow: 6 * time.Hour, Timeout: 90 * time.Minute,
 			Retry: executor.Retry{Max: 2, Initial: 30 * time.Second, MaxInterval: 10 * time.Minute}, Handler: ok,
 		},
-		{Name: "tenants", Schedule: executor.Every(time.Minute), Shards: 16, Handler: executor.HandlerFunc(tenants)},
-		{Name: "rebuild", Schedule: executor.Cron("*/10 * * * *"), Shards: 12, Handler: ok},
-		{Name: "invoices", Schedule: executor.Cron("0 * * * *"), Shards: 8, RunOn: map[string]string{"gpu": "yes"}, Handler: ok},
-		{Name: "export", Schedule: executor.OnTrigger(), Param: "all", Handler: ok},
-		{Name: "backup", Schedule: executor.Cron("30 * * * *"), Shards: 2, StartPaused: true, Handler: ok},
+		{Name: "tenants", Schedule: schedule.Every(time.Minute), Shards: 16, Handler: executor.HandlerFunc(tenants)},
+		{Name: "rebuild", Schedule: schedule.Cron("*/10 * * * *"), Shards: 12, Handler: ok},
+		{Name: "invoices", Schedule: schedule.Cron("0 * * * *"), Shards: 8, RunOn: map[string]string{"gpu": "yes"}, Handler: ok},
+		{Name: "export", Schedule: schedule.OnTrigger(), Param: "all", Handler: ok},
+		{Name: "backup", Schedule: schedule.Cron("30 * * * *"), Shards: 2, StartPaused: true, Handler: ok},
 	}
 	f.start("web-1", map[string]string{"zone": "a"}, jobs...)
 	f.start("web-2", map[string]string{"zone": "a"}, jobs...)

@@ -21,6 +21,7 @@ import (
 	"github.com/rota-dev/rota/internal/registryurl"
 	"github.com/rota-dev/rota/internal/test/testserver"
 	"github.com/rota-dev/rota/internal/test/testserver/servertest"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // TestStoreLoss has the part of docs/operating/backup.md about a store that is wiped while the fleet runs.
@@ -28,8 +29,8 @@ func TestStoreLoss(t *testing.T) {
 	var r ran
 	jobs := func(string) []executor.Job {
 		return []executor.Job{
-			{Name: "tenants", Schedule: executor.Every(time.Minute), Shards: 2, Handler: &r},
-			{Name: "export", Schedule: executor.Every(time.Minute), Handler: &r},
+			{Name: "tenants", Schedule: schedule.Every(time.Minute), Shards: 2, Handler: &r},
+			{Name: "export", Schedule: schedule.Every(time.Minute), Handler: &r},
 		}
 	}
 	inNight(t, jobs, func(t *testing.T, n *night) {
@@ -134,8 +135,8 @@ func testReplacedServer(t *testing.T, server *testserver.Member, url string) {
 	require.NoError(t, err)
 	var held, free ran
 	require.NoError(t, e.Register(
-		executor.Job{Name: "held", Schedule: executor.Every(time.Second), Handler: &held},
-		executor.Job{Name: "free", Schedule: executor.Every(time.Second), Handler: &free},
+		executor.Job{Name: "held", Schedule: schedule.Every(time.Second), Handler: &held},
+		executor.Job{Name: "free", Schedule: schedule.Every(time.Second), Handler: &free},
 	))
 	require.NoError(t, e.Start(t.Context()))
 	defer func() { assert.NoError(t, e.Shutdown(context.Background())) }()
@@ -190,7 +191,7 @@ func TestStoreLoss_SetBackUnderALiveSession(t *testing.T) {
 	e, err := executor.New(reg, "billing", executor.Options{Instance: "web-1", SessionTTL: time.Minute, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 	require.NoError(t, err)
 	var runs fenceLog
-	require.NoError(t, e.Register(executor.Job{Name: "free", Schedule: executor.Every(time.Second), Handler: &runs}))
+	require.NoError(t, e.Register(executor.Job{Name: "free", Schedule: schedule.Every(time.Second), Handler: &runs}))
 	require.NoError(t, e.Start(t.Context()))
 	defer func() { assert.NoError(t, e.Shutdown(context.Background())) }()
 	awaitRuns := func(n int) {

@@ -12,12 +12,13 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/schedule"
 )
 
 func TestRetry_RefusesWorkThatIsDone(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		var mended atomic.Bool
-		f.start("web-1", nil, executor.Job{Name: "charge", Schedule: executor.Every(time.Hour), Shards: 3, Handler: executor.HandlerFunc(
+		f.start("web-1", nil, executor.Job{Name: "charge", Schedule: schedule.Every(time.Hour), Shards: 3, Handler: executor.HandlerFunc(
 			func(_ context.Context, r *executor.Run) error {
 				if r.Shard > 0 && !mended.Load() {
 					return errors.New("no")
@@ -50,7 +51,7 @@ func TestRetry_FindsFailuresInTheHistory(t *testing.T) {
 	url := putHistory(t, now, time.Hour)
 	inFleet(t, func(t *testing.T, f *fleet) {
 		runs := make(chan *executor.Run, 100)
-		f.start("web-1", nil, executor.Job{Name: "tenants", Schedule: executor.Every(time.Hour), Shards: 16, Handler: executor.HandlerFunc(
+		f.start("web-1", nil, executor.Job{Name: "tenants", Schedule: schedule.Every(time.Hour), Shards: 16, Handler: executor.HandlerFunc(
 			func(_ context.Context, r *executor.Run) error {
 				if r.Trigger > 0 {
 					runs <- r

@@ -11,12 +11,13 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // revision returns a job that fires at an interval.
 func revision(n int, every time.Duration) executor.Job {
 	ok := executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil })
-	return executor.Job{Name: "lower", Revision: n, Schedule: executor.Every(every), Param: "secret", Handler: ok}
+	return executor.Job{Name: "lower", Revision: n, Schedule: schedule.Every(every), Param: "secret", Handler: ok}
 }
 
 // An instance that started with a file that was left behind is named, with its schedule, by the commands that an

@@ -25,6 +25,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/etcd"
 	"github.com/rota-dev/rota/registry/zookeeper"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // looks has the arguments with which each command that looks is tested. A command without arguments needs an entry too.
@@ -142,7 +143,7 @@ func TestLook_NeedsTheRightToReadOnly(t *testing.T) {
 			e, err := executor.New(reg, "billing", executor.Options{Instance: "web-1", Logger: slog.New(slog.DiscardHandler)})
 			require.NoError(t, err)
 			require.NoError(t, e.Register(executor.Job{
-				Name: "settle", Schedule: executor.Cron("0 3 * * *"),
+				Name: "settle", Schedule: schedule.Cron("0 3 * * *"),
 				Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil }),
 			}))
 			require.NoError(t, e.Start(t.Context()))

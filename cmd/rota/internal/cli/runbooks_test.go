@@ -24,6 +24,7 @@ import (
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // operating is the directory of the pages for people on call.
@@ -158,7 +159,7 @@ var runbooks = []struct {
 		_, err = n.server.Client("later").Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(keys.Job("digest"), []byte(later))}})
 		require.NoError(t, err)
 		n.jobs = func(string) []executor.Job {
-			return append(everyMinute(""), executor.Job{Name: "digest", Schedule: executor.Every(time.Hour), Shards: 2, Handler: executor.HandlerFunc(returnAtOnce)})
+			return append(everyMinute(""), executor.Job{Name: "digest", Schedule: schedule.Every(time.Hour), Shards: 2, Handler: executor.HandlerFunc(returnAtOnce)})
 		}
 		n.launch("web-4")
 		time.Sleep(time.Minute)
@@ -195,16 +196,16 @@ func returnAtOnce(context.Context, *executor.Run) error { return nil }
 
 // withDigest returns the jobs of everyMinute and one that is removed later.
 func withDigest(string) []executor.Job {
-	return append(everyMinute(""), executor.Job{Name: "digest", Schedule: executor.Every(time.Minute), Shards: 2, Handler: executor.HandlerFunc(returnAtOnce)})
+	return append(everyMinute(""), executor.Job{Name: "digest", Schedule: schedule.Every(time.Minute), Shards: 2, Handler: executor.HandlerFunc(returnAtOnce)})
 }
 
 func everyMinute(string) []executor.Job {
-	return []executor.Job{{Name: "tenants", Schedule: executor.Every(time.Minute), Shards: 6, Handler: executor.HandlerFunc(returnAtOnce)}}
+	return []executor.Job{{Name: "tenants", Schedule: schedule.Every(time.Minute), Shards: 6, Handler: executor.HandlerFunc(returnAtOnce)}}
 }
 
 // exportJob returns a job of which shard 3 has a handler of its own for the fire at 00:05, once.
 func exportJob(timeout time.Duration, h executor.HandlerFunc) []executor.Job {
-	return []executor.Job{{Name: "export", Schedule: executor.Every(5 * time.Minute), Shards: 4, Timeout: timeout, Handler: executor.HandlerFunc(
+	return []executor.Job{{Name: "export", Schedule: schedule.Every(5 * time.Minute), Shards: 4, Timeout: timeout, Handler: executor.HandlerFunc(
 		func(ctx context.Context, r *executor.Run) error {
 			if r.Shard == 3 && r.FireTime.Minute() == 5 && r.Attempt == 1 {
 				return h(ctx, r)
@@ -245,7 +246,7 @@ func playPoison(t *testing.T, n *night) {
 	var mended atomic.Bool
 	killed := make(chan string, 10)
 	n.jobs = func(instance string) []executor.Job {
-		return []executor.Job{{Name: "imports", Schedule: executor.Every(10 * time.Minute), Shards: 4, Handler: executor.HandlerFunc(
+		return []executor.Job{{Name: "imports", Schedule: schedule.Every(10 * time.Minute), Shards: 4, Handler: executor.HandlerFunc(
 			func(ctx context.Context, r *executor.Run) error {
 				if r.Shard == 2 && !mended.Load() {
 					killed <- instance
@@ -284,7 +285,7 @@ func playPoison(t *testing.T, n *night) {
 func playFailing(t *testing.T, n *night) {
 	var mended atomic.Bool
 	n.jobs = func(string) []executor.Job {
-		return []executor.Job{{Name: "imports", Schedule: executor.Every(10 * time.Minute), Shards: 4, Handler: executor.HandlerFunc(
+		return []executor.Job{{Name: "imports", Schedule: schedule.Every(10 * time.Minute), Shards: 4, Handler: executor.HandlerFunc(
 			func(_ context.Context, r *executor.Run) error {
 				if r.Shard == 2 && !mended.Load() {
 					return errors.New("connect to db-2: connection refused")

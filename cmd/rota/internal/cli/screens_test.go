@@ -21,6 +21,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/schedule"
 )
 
 var update = flag.Bool("update", false, "write the screens in testdata and the blocks of the page")
@@ -134,7 +135,7 @@ func TestExplain_OfATriggeredRunThatFailed(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		f.wrap = func(reg registry.Registry) registry.Registry { return steady{reg} }
 		fails := true
-		f.start("web-1", nil, executor.Job{Name: "reindex", Schedule: executor.OnTrigger(), Shards: 2, Handler: executor.HandlerFunc(func(_ context.Context, r *executor.Run) error {
+		f.start("web-1", nil, executor.Job{Name: "reindex", Schedule: schedule.OnTrigger(), Shards: 2, Handler: executor.HandlerFunc(func(_ context.Context, r *executor.Run) error {
 			if fails && r.Shard == 1 {
 				return errors.New("search-2: disk full")
 			}

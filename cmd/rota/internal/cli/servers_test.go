@@ -21,6 +21,7 @@ import (
 	"github.com/rota-dev/rota/internal/registryurl"
 	"github.com/rota-dev/rota/internal/test/testserver"
 	"github.com/rota-dev/rota/internal/test/testserver/servertest"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // TestCommands_OnServers runs the commands against real servers.
@@ -51,7 +52,7 @@ func TestCommands_OnServers(t *testing.T) {
 			e, err := executor.New(reg, "billing", executor.Options{Instance: "web-1", Logger: slog.New(slog.DiscardHandler)})
 			require.NoError(t, err)
 			require.NoError(t, e.Register(executor.Job{
-				Name: "settle", Schedule: executor.Cron("0 3 * * *"), Shards: 3,
+				Name: "settle", Schedule: schedule.Cron("0 3 * * *"), Shards: 3,
 				Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil }),
 			}))
 			require.NoError(t, e.Start(t.Context()))

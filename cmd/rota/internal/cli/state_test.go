@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // A job that has never succeeded is failing, whether it runs or not.
@@ -18,7 +19,7 @@ func TestScreens_ShowTheStateOfTheLastEndedRun(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		var broken atomic.Bool
 		broken.Store(true)
-		f.start("web-1", nil, executor.Job{Name: "hang", Schedule: executor.Every(20 * time.Second), Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error {
+		f.start("web-1", nil, executor.Job{Name: "hang", Schedule: schedule.Every(20 * time.Second), Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error {
 			time.Sleep(6 * time.Second)
 			if broken.Load() {
 				return errors.New("timed out")
@@ -47,10 +48,10 @@ func TestScreens_ShowTheLastSkippedFireOfAFollower(t *testing.T) {
 		ok := executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil })
 		bad := executor.HandlerFunc(func(context.Context, *executor.Run) error { return errors.New("no such table") })
 		f.start("web-1", nil,
-			executor.Job{Name: "fails", Schedule: executor.Every(time.Minute), Handler: bad},
-			executor.Job{Name: "works", Schedule: executor.Every(time.Minute), Handler: ok},
-			executor.Job{Name: "follow", Schedule: executor.AfterJob("fails"), Shards: 2, Handler: ok},
-			executor.Job{Name: "go-on", Schedule: executor.AfterJob("works"), Shards: 2, Handler: ok},
+			executor.Job{Name: "fails", Schedule: schedule.Every(time.Minute), Handler: bad},
+			executor.Job{Name: "works", Schedule: schedule.Every(time.Minute), Handler: ok},
+			executor.Job{Name: "follow", Schedule: schedule.AfterJob("fails"), Shards: 2, Handler: ok},
+			executor.Job{Name: "go-on", Schedule: schedule.AfterJob("works"), Shards: 2, Handler: ok},
 		)
 		time.Sleep(3*time.Minute + 30*time.Second)
 		assert.Regexp(t, `(?m)^follow +after fails +- +3\ds ago +2 +0/0/6 +ok$`, f.run("jobs").out)
@@ -61,7 +62,7 @@ func TestScreens_ShowTheLastSkippedFireOfAFollower(t *testing.T) {
 // After an override of the number of shards, lists have that of the newest definition at once.
 func TestScreens_ShowTheShardsOfTheNewestDefinition(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
-		f.start("web-1", nil, executor.Job{Name: "six", Schedule: executor.Every(6 * time.Second), Shards: 2, Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error {
+		f.start("web-1", nil, executor.Job{Name: "six", Schedule: schedule.Every(6 * time.Second), Shards: 2, Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error {
 			return nil
 		})})
 		time.Sleep(10 * time.Second)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
-	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // Command returns the command import. It writes to standard output, and a summary to standard error.
@@ -96,7 +96,7 @@ func checkTimezone(name string) error {
 	if name == "" {
 		return nil
 	}
-	if _, err := executor.Cron("0 0 * * *").In(name).Next(time.Time{}, 1); err != nil {
+	if _, err := schedule.Cron("0 0 * * *").In(name).Next(time.Time{}, 1); err != nil {
 		return exit.Usagef("--timezone: %w", errors.Unwrap(err))
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/shell"
-	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // crontabOptions determine how a crontab is read.
@@ -293,7 +293,7 @@ func convertLine(l crontabLine, o crontabOptions) (job, error) {
 
 // convertTimes sets the schedule of an entry.
 func convertTimes(j *job, l crontabLine) error {
-	j.schedule = schedule{text: l.times, dialect: cronDialect, timezone: l.variables["CRON_TZ"]}
+	j.schedule = importedSchedule{text: l.times, dialect: cronDialect, timezone: l.variables["CRON_TZ"]}
 	if l.times == "@reboot" {
 		j.schedule.dropped = true
 		j.note("@reboot: no equal, as the jobs of a fleet do not belong to a host. The job runs when it is triggered; " +
@@ -319,7 +319,7 @@ func convertTimes(j *job, l crontabLine) error {
 	if zone == "" {
 		zone = "UTC"
 	}
-	if _, err := executor.Cron(j.schedule.text).In(zone).Next(time.Unix(0, 0), 1); err != nil {
+	if _, err := schedule.Cron(j.schedule.text).In(zone).Next(time.Unix(0, 0), 1); err != nil {
 		j.schedule.dropped = true
 		j.note(fmt.Sprintf("Rota refuses the schedule, and it has not been written: %v.", err))
 		return nil
@@ -338,7 +338,7 @@ func setSpread(j *job, variables map[string]string) error {
 		return fmt.Errorf("RANDOM_DELAY is %q, not a number of minutes of a day", text)
 	}
 	spread := time.Duration(minutes) * time.Minute
-	if _, err := executor.Cron(j.schedule.text).Spread(spread).Next(time.Unix(0, 0), 1); err != nil {
+	if _, err := schedule.Cron(j.schedule.text).Spread(spread).Next(time.Unix(0, 0), 1); err != nil {
 		j.note(fmt.Sprintf("RANDOM_DELAY=%s has been left out, as it is longer than the time between two fires: "+
 			"a run that waited for so long would miss the fires after its own.", text))
 		return nil

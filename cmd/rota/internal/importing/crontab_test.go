@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/schedule"
 )
 
 func convertTestCrontab(t *testing.T, text string, o crontabOptions) document {
@@ -278,7 +278,7 @@ func TestTimes_FireOnTheDaysOfCron(t *testing.T) {
 				want = append(want, day.Format(time.DateOnly))
 			}
 		}
-		fires, err := executor.Cron(text).Next(begin.Add(-1), len(want)+1)
+		fires, err := schedule.Cron(text).Next(begin.Add(-1), len(want)+1)
 		if len(want) > 0 {
 			require.NoError(t, err, text)
 		}

@@ -121,7 +121,7 @@ const (
 	allDaysOfWeek  = 1<<7 - 1
 )
 
-// text returns the fields in the dialect of executor.Cron, or false if it has no equal. Cron requires
+// text returns the fields in the dialect of schedule.Cron, or false if it has no equal. Cron requires
 // a day to match both fields of days if one begins with a star, and otherwise either.
 // Executor.Cron requires both if one matches all days by a star.
 func (t times) text() (string, bool) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // elasticJobOptions determine how a namespace of Elastic-Job is converted.
@@ -100,7 +101,7 @@ func (e *elasticJob) convertSchedule() {
 	if text == "" {
 		return
 	}
-	s := schedule{text: text, dialect: quartzDialect}
+	s := importedSchedule{text: text, dialect: quartzDialect}
 	zone := e.config.text("timeZone")
 	if zone != "" {
 		var ok bool
@@ -114,7 +115,7 @@ func (e *elasticJob) convertSchedule() {
 		if in == "" {
 			in = "UTC"
 		}
-		if _, err := executor.Quartz(text).In(in).Next(time.Unix(0, 0), 1); err != nil {
+		if _, err := schedule.Quartz(text).In(in).Next(time.Unix(0, 0), 1); err != nil {
 			s.dropped = true
 			e.note("Rota refuses the schedule, and it has not been written: %v.", err)
 		}

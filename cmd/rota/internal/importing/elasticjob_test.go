@@ -23,6 +23,7 @@ import (
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/handler"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // readTestTree returns the records of a file.
@@ -70,7 +71,7 @@ func TestConvertElasticJob_WritesGo(t *testing.T) {
 				assert.Equal(t, j.shardParams, got.ShardParams)
 			}
 			if want := j.schedule; want.text == "" || want.dropped {
-				assert.Equal(t, executor.OnTrigger(), got.Schedule)
+				assert.Equal(t, schedule.OnTrigger(), got.Schedule)
 			} else {
 				assert.True(t, strings.HasPrefix(got.Schedule.String(), "quartz "+want.text), got.Schedule.String())
 			}
@@ -267,7 +268,7 @@ func TestConvertTimeZone(t *testing.T) {
 		_, ok := convertTimeZone(id)
 		assert.False(t, ok, id)
 	}
-	fires, err := executor.Quartz("0 0 3 * * ?").In("Etc/GMT-8").Next(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), 1)
+	fires, err := schedule.Quartz("0 0 3 * * ?").In("Etc/GMT-8").Next(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), 1)
 	require.NoError(t, err)
 	assert.Equal(t, time.Date(2026, 1, 1, 19, 0, 0, 0, time.UTC), fires[0].UTC())
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/handler"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // writeGoFile returns a document as a Go file with a definition for each job. The handlers of Java
@@ -66,10 +67,11 @@ func (w *goWriter) list(title string, entries []string) {
 var (
 	executorPath = reflect.TypeFor[executor.Job]().PkgPath()
 	handlerPath  = reflect.TypeFor[handler.Request]().PkgPath()
+	schedulePath = reflect.TypeFor[schedule.Schedule]().PkgPath()
 )
 
 // goImports are the packages that a body may use.
-var goImports = [][]string{{"context", "fmt", "net/http", "time"}, {executorPath, handlerPath}}
+var goImports = [][]string{{"context", "fmt", "net/http", "time"}, {executorPath, handlerPath, schedulePath}}
 
 // imports writes the imports that body uses. It parses body, since comments and strings contain
 // names of packages, too.
@@ -185,7 +187,7 @@ func (w *goWriter) definition(function string, j *job) {
 	w.line("}\n}")
 }
 
-func (w *goWriter) schedule(s schedule) {
+func (w *goWriter) schedule(s importedSchedule) {
 	if s.text == "" {
 		return
 	}
@@ -197,7 +199,7 @@ func (w *goWriter) schedule(s schedule) {
 	if zone == "" {
 		zone = w.timezone
 	}
-	text := fmt.Sprintf("executor.%s(%s)", constructor, goString(s.text))
+	text := fmt.Sprintf("schedule.%s(%s)", constructor, goString(s.text))
 	if zone != "" {
 		text += fmt.Sprintf(".In(%s)", goString(zone))
 	}

@@ -140,7 +140,7 @@ func (w *yamlWriter) job(j *job) {
 	w.work(j)
 }
 
-func (w *yamlWriter) schedule(s schedule) {
+func (w *yamlWriter) schedule(s importedSchedule) {
 	key := "schedule"
 	if s.dialect == quartzDialect {
 		key = "quartz"

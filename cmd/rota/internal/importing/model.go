@@ -15,7 +15,7 @@ type document struct {
 type job struct {
 	name        string
 	description string
-	schedule    schedule
+	schedule    importedSchedule
 	shards      int
 	shardParams map[int]string
 	param       string
@@ -30,8 +30,8 @@ type job struct {
 	notes                       []string
 }
 
-// schedule determines the fires of a job. Without a text, the job has none.
-type schedule struct {
+// importedSchedule determines the fires of a job. Without a text, the job has none.
+type importedSchedule struct {
 	text     string
 	dialect  dialect
 	timezone string // empty: document.timezone
@@ -42,7 +42,7 @@ type schedule struct {
 }
 
 // fires reports whether the job is to have fires.
-func (s schedule) fires() bool { return s.text != "" && !s.dropped }
+func (s importedSchedule) fires() bool { return s.text != "" && !s.dropped }
 
 type dialect int
 

@@ -26,6 +26,7 @@ import (
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/handler"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // builder makes jobs of their specs.
@@ -55,8 +56,8 @@ func (b *builder) addJob(s *jobSpec) {
 }
 
 // schedule returns the schedule of a job, or reports the first of its keys that makes it invalid.
-func (b *builder) schedule(s *jobSpec) executor.Schedule {
-	var base executor.Schedule
+func (b *builder) schedule(s *jobSpec) schedule.Schedule {
+	var base schedule.Schedule
 	name := ""
 	for _, k := range scheduleKeys {
 		if u, ok := s.given[k]; ok && !u.broken {
@@ -67,29 +68,29 @@ func (b *builder) schedule(s *jobSpec) executor.Schedule {
 	case "":
 		return base
 	case "schedule":
-		base = executor.Cron(s.Schedule)
+		base = schedule.Cron(s.Schedule)
 	case "every":
-		base = executor.Every(s.Every)
+		base = schedule.Every(s.Every)
 	case "quartz":
-		base = executor.Quartz(s.Quartz)
+		base = schedule.Quartz(s.Quartz)
 	case "at":
-		base = executor.At(s.At...)
+		base = schedule.At(s.At...)
 	case "fixed_delay":
-		base = executor.FixedDelay(s.FixedDelay)
+		base = schedule.FixedDelay(s.FixedDelay)
 	case "always":
-		base = executor.Always()
+		base = schedule.Always()
 	case "after":
 		base = s.After.schedule()
 	}
 	for _, step := range []struct {
 		key   string
-		apply func(executor.Schedule) executor.Schedule
+		apply func(schedule.Schedule) schedule.Schedule
 	}{
-		{name, func(x executor.Schedule) executor.Schedule { return x }},
-		{"timezone", func(x executor.Schedule) executor.Schedule { return x.In(s.Timezone) }},
-		{"from", func(x executor.Schedule) executor.Schedule { return x.From(s.From) }},
-		{"until", func(x executor.Schedule) executor.Schedule { return x.Until(s.Until) }},
-		{"spread", func(x executor.Schedule) executor.Schedule { return x.Spread(s.Spread) }},
+		{name, func(x schedule.Schedule) schedule.Schedule { return x }},
+		{"timezone", func(x schedule.Schedule) schedule.Schedule { return x.In(s.Timezone) }},
+		{"from", func(x schedule.Schedule) schedule.Schedule { return x.From(s.From) }},
+		{"until", func(x schedule.Schedule) schedule.Schedule { return x.Until(s.Until) }},
+		{"spread", func(x schedule.Schedule) schedule.Schedule { return x.Spread(s.Spread) }},
 	} {
 		u, ok := s.given[step.key]
 		if !ok || u.broken || !u.own && step.key == "timezone" && s.Timezone == "" {
@@ -99,7 +100,7 @@ func (b *builder) schedule(s *jobSpec) executor.Schedule {
 		if _, err := next.Next(time.Time{}, 0); err != nil {
 			b.reportAt(u.path, u.value, "%s", explainSchedule(name, s.Schedule, ruleOf(err)))
 			s.broken = true
-			return executor.Schedule{}
+			return schedule.Schedule{}
 		}
 		base = next
 	}
@@ -107,8 +108,8 @@ func (b *builder) schedule(s *jobSpec) executor.Schedule {
 }
 
 // schedule returns the schedule that a describes.
-func (a after) schedule() executor.Schedule {
-	s := executor.AfterJob(a.Jobs[0], a.Jobs[1:]...)
+func (a after) schedule() schedule.Schedule {
+	s := schedule.AfterJob(a.Jobs[0], a.Jobs[1:]...)
 	switch a.On {
 	case "end":
 		return s.OnEnd()
@@ -132,10 +133,10 @@ func explainSchedule(key, text string, rule error) string {
 		if rest, ok := strings.CutPrefix(text, "@every "); ok {
 			return fmt.Sprintf("%q is not a cron text: write every: %s", text, rest)
 		}
-		if s, err := executor.ParseSchedule(text); err == nil {
+		if s, err := schedule.Parse(text); err == nil {
 			return fmt.Sprintf("%q is not a cron text, but a schedule of another kind: use the key for it (%v)", text, s)
 		}
-		if _, err := executor.Quartz(text).Next(time.Time{}, 0); err == nil {
+		if _, err := schedule.Quartz(text).Next(time.Time{}, 0); err == nil {
 			return fmt.Sprintf("%q is a text of Quartz: write quartz: %q", text, text)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/handler"
 	"github.com/rota-dev/rota/history"
+	"github.com/rota-dev/rota/schedule"
 )
 
 var update = flag.Bool("update", false, "write the expected problems and documents")
@@ -142,7 +143,7 @@ func TestLoad_FillsEachFieldOfAJob(t *testing.T) {
 	from, until := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2098, 12, 31, 16, 0, 0, 0, time.UTC)
 	assert.Equal(t, executor.Job{
 		Name: "settle", Description: "settles each region at night",
-		Schedule: executor.Cron("0 3 * * *").In("Asia/Shanghai").From(from).Until(until).Spread(30 * time.Second),
+		Schedule: schedule.Cron("0 3 * * *").In("Asia/Shanghai").From(from).Until(until).Spread(30 * time.Second),
 		Shards:   3, ShardParams: map[int]string{0: "Beijing", 1: "Shanghai", 2: "Guangzhou"}, Param: "5", Revision: 9,
 		Strategy: "rotate", RunOn: map[string]string{"zone": "a", "gpu": "true"}, Timeout: time.Hour,
 		OnCrash: executor.CountAsFailed, OnMisfire: executor.RunAll(5), OnOverlap: executor.CancelRunning, CatchupWindow: 6 * time.Hour,
@@ -159,7 +160,7 @@ func TestLoad_FillsEachFieldOfAJob(t *testing.T) {
 	}
 
 	export := f.job(t, "export")
-	assert.Equal(t, executor.Quartz("0 0 3 L * ?").In("UTC"), export.Schedule)
+	assert.Equal(t, schedule.Quartz("0 0 3 L * ?").In("UTC"), export.Schedule)
 	assert.Equal(t, executor.Retry{Max: -1}, export.Retry)
 	assert.Equal(t, executor.TrackClaims, loadGood(t, "claims.yaml", Host{}).job(t, "ping").Tracking)
 	assert.Equal(t, executor.SkipOverlapping, export.OnOverlap)
@@ -171,18 +172,18 @@ func TestLoad_FillsEachFieldOfAJob(t *testing.T) {
 
 	assert.Equal(t, -1, f.job(t, "silent").Handler.(*handler.Cmd).LogLimit)
 
-	for name, schedule := range map[string]executor.Schedule{
-		"poll-tenants": executor.Every(time.Minute),
-		"once":         executor.At(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)),
-		"twice":        executor.At(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2030, 1, 2, 0, 0, 0, 0, time.UTC)),
-		"again":        executor.FixedDelay(30 * time.Second),
-		"daemon":       executor.Always(),
-		"silent":       executor.OnTrigger(),
-		"by-hand":      executor.OnTrigger(),
-		"next":         executor.AfterJob("settle"),
-		"last":         executor.AfterJob("export", "next").OnEnd(),
-		"alarm":        executor.AfterJob("job of another process").OnFailure(),
-		"zoned":        executor.Cron("0 3 * * *").In("Europe/Berlin"),
+	for name, schedule := range map[string]schedule.Schedule{
+		"poll-tenants": schedule.Every(time.Minute),
+		"once":         schedule.At(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)),
+		"twice":        schedule.At(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2030, 1, 2, 0, 0, 0, 0, time.UTC)),
+		"again":        schedule.FixedDelay(30 * time.Second),
+		"daemon":       schedule.Always(),
+		"silent":       schedule.OnTrigger(),
+		"by-hand":      schedule.OnTrigger(),
+		"next":         schedule.AfterJob("settle"),
+		"last":         schedule.AfterJob("export", "next").OnEnd(),
+		"alarm":        schedule.AfterJob("job of another process").OnFailure(),
+		"zoned":        schedule.Cron("0 3 * * *").In("Europe/Berlin"),
 	} {
 		assert.Equal(t, schedule, f.job(t, name).Schedule, name)
 	}

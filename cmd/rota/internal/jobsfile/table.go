@@ -17,6 +17,7 @@ import (
 	"github.com/rota-dev/rota/coordinator/strategy"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/registryurl"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // The keys of which a job has exactly one.
@@ -289,7 +290,7 @@ func zoneShape() shape[string] {
 			return "", false
 		}
 		// The check is that of executor, with any cron text.
-		if _, err := executor.Cron("* * * * *").In(zone).Next(time.Time{}, 0); err != nil {
+		if _, err := schedule.Cron("* * * * *").In(zone).Next(time.Time{}, 0); err != nil {
 			r.report(n, "%v", ruleOf(err))
 			return "", false
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
 	"github.com/rota-dev/rota/coordinator"
-	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // Commands returns the commands.
@@ -113,7 +113,7 @@ func nextFires(st *coordinator.Status, n int) []time.Time {
 	if st.NextFire.IsZero() {
 		return nil
 	}
-	schedule, err := executor.ParseSchedule(st.Schedule)
+	schedule, err := schedule.Parse(st.Schedule)
 	if err != nil {
 		return nil
 	}

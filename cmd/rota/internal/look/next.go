@@ -14,7 +14,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
 	"github.com/rota-dev/rota/coordinator"
-	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // nextOptions are the flags of next.
@@ -57,7 +57,7 @@ that schedule, and needs no registry.`,
 		ValidArgsFunction: complete.Jobs(c.s, 1),
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.cron, "cron", "", "an expression of executor.Cron: five fields, six, or @daily")
+	f.StringVar(&o.cron, "cron", "", "an expression of schedule.Cron: five fields, six, or @daily")
 	f.StringVar(&o.quartz, "quartz", "", "an expression of Quartz: six or seven fields")
 	f.DurationVar(&o.every, "every", 0, "a fixed rate")
 	f.StringVar(&o.schedule, "schedule", "", "the text form of any schedule")
@@ -77,19 +77,19 @@ func (o *nextOptions) names() (n int) {
 }
 
 // parse returns the schedule that the flags name.
-func (o *nextOptions) parse() (s executor.Schedule, err error) {
+func (o *nextOptions) parse() (s schedule.Schedule, err error) {
 	if o.names() != 1 {
 		return s, errors.New("name a job, or one of --cron, --quartz, --every and --schedule")
 	}
 	switch {
 	case o.cron != "":
-		s = executor.Cron(o.cron)
+		s = schedule.Cron(o.cron)
 	case o.quartz != "":
-		s = executor.Quartz(o.quartz)
+		s = schedule.Quartz(o.quartz)
 	case o.every != 0:
-		s = executor.Every(o.every)
+		s = schedule.Every(o.every)
 	default:
-		if s, err = executor.ParseSchedule(o.schedule); err != nil {
+		if s, err = schedule.Parse(o.schedule); err != nil {
 			return s, err
 		}
 	}
@@ -115,7 +115,7 @@ func (c *commands) showSchedule(cmd *cobra.Command, o *nextOptions) error {
 	return screen.Print(cmd.OutOrStdout(), v, c.s.Output, screen.TimesOf(c.s))
 }
 
-func nextOf(s executor.Schedule, job string, n int) (view.Next, error) {
+func nextOf(s schedule.Schedule, job string, n int) (view.Next, error) {
 	now := time.Now()
 	fires, err := s.Next(now, n)
 	if fires == nil {
@@ -126,7 +126,7 @@ func nextOf(s executor.Schedule, job string, n int) (view.Next, error) {
 
 // nextOfJob returns the next fires of a job, with a note if they do not all happen.
 func nextOfJob(st *coordinator.Status, n int) (view.Next, error) {
-	schedule, err := executor.ParseSchedule(st.Schedule)
+	schedule, err := schedule.Parse(st.Schedule)
 	if err != nil {
 		return view.Next{}, err
 	}

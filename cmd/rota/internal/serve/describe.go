@@ -11,7 +11,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/historyurl"
 	"github.com/rota-dev/rota/cmd/rota/internal/jobsfile"
-	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // The widths of columns, with which a table fits 100 columns.
@@ -54,7 +54,7 @@ func describe(path string, f *jobsfile.File, fires int, now time.Time) (string, 
 const noFires = "none any more"
 
 // nextFires returns the next fires of a schedule as texts, or why there are none.
-func nextFires(s executor.Schedule, n int, now time.Time) ([]string, error) {
+func nextFires(s schedule.Schedule, n int, now time.Time) ([]string, error) {
 	if followed := s.After(); followed != nil {
 		return []string{shorten("after "+strings.Join(followed, ", "), firesWidth)}, nil
 	}

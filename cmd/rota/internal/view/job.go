@@ -81,7 +81,7 @@ type Decision struct {
 	Again int       `json:"again"`
 }
 
-// JobDetailOf returns one job. Next are its next fires; see executor.Schedule.Next. Group is the intent for all jobs.
+// JobDetailOf returns one job. Next are its next fires; see schedule.Schedule.Next. Group is the intent for all jobs.
 func JobDetailOf(st coordinator.Status, group coordinator.Intent, next []time.Time, now time.Time) JobDetail {
 	v := JobDetail{
 		Version: Version, At: now, Name: st.Job, Revision: st.Revision, InForce: st.InForce, Schedule: st.Schedule, Policy: policyOf(st.Definition), Next: orEmpty(next),

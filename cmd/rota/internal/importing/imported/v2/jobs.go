@@ -16,6 +16,7 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/handler"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // Jobs returns the definitions, for executor.Executor.Register.
@@ -41,7 +42,7 @@ func oldJob() executor.Job {
 	return executor.Job{
 		Name:        "old",
 		Description: "of 1.x",
-		Schedule:    executor.Quartz("0 0 4 * * ?"),
+		Schedule:    schedule.Quartz("0 0 4 * * ?"),
 		Shards:      2,
 		ShardParams: map[int]string{0: "a", 1: "b"},
 		Revision:    1,
@@ -62,7 +63,7 @@ func ordersJob() executor.Job {
 	return executor.Job{
 		Name:        "orders",
 		Description: "orders",
-		Schedule:    executor.Quartz("0/5 * * * * ?"),
+		Schedule:    schedule.Quartz("0/5 * * * * ?"),
 		Shards:      2,
 		Param:       "limit=10",
 		Revision:    1,
@@ -83,7 +84,7 @@ func ordersJob() executor.Job {
 func scriptJob() executor.Job {
 	return executor.Job{
 		Name:        "script",
-		Schedule:    executor.Quartz("0 0 * * * ?"),
+		Schedule:    schedule.Quartz("0 0 * * * ?"),
 		Revision:    1,
 		StartPaused: true,
 		OnMisfire:   executor.SkipMissed,
@@ -107,7 +108,7 @@ func scriptJob() executor.Job {
 func settleJob() executor.Job {
 	return executor.Job{
 		Name:        "settle",
-		Schedule:    executor.Quartz("0 0 3 * * ?"),
+		Schedule:    schedule.Quartz("0 0 3 * * ?"),
 		Shards:      3,
 		ShardParams: map[int]string{0: "Beijing", 1: "Shanghai"},
 		Revision:    1,

@@ -18,6 +18,7 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/handler"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // Jobs returns the definitions, for executor.Executor.Register.
@@ -46,7 +47,7 @@ func Jobs() []executor.Job {
 func job2ndCleanJob() executor.Job {
 	return executor.Job{
 		Name: "2nd-clean",
-		// Schedule: executor.Quartz("0 0 0 31 4 ?"),
+		// Schedule: schedule.Quartz("0 0 0 31 4 ?"),
 		Revision:    1,
 		StartPaused: true,
 		// TODO: executor.HandlerFunc(func(ctx context.Context, r *executor.Run) error { ... })
@@ -64,7 +65,7 @@ func job2ndCleanJob() executor.Job {
 func echoJob() executor.Job {
 	return executor.Job{
 		Name:        "echo",
-		Schedule:    executor.Quartz("0 30 1 L * ?").In("Etc/GMT+5"),
+		Schedule:    schedule.Quartz("0 30 1 L * ?").In("Etc/GMT+5"),
 		Shards:      2,
 		Param:       `a=1, "b"`,
 		Revision:    1,
@@ -83,7 +84,7 @@ func echoJob() executor.Job {
 func formJob() executor.Job {
 	return executor.Job{
 		Name:        "form",
-		Schedule:    executor.Quartz("0 0/10 * * * ?"),
+		Schedule:    schedule.Quartz("0 0/10 * * * ?"),
 		Shards:      20000,
 		Revision:    1,
 		StartPaused: true,
@@ -107,7 +108,7 @@ func formJob() executor.Job {
 func getJob() executor.Job {
 	return executor.Job{
 		Name:        "get",
-		Schedule:    executor.Quartz("0 0/10 * * * ?"),
+		Schedule:    schedule.Quartz("0 0/10 * * * ?"),
 		Revision:    1,
 		StartPaused: true,
 		Handler: handler.HTTP(handler.Request{
@@ -142,7 +143,7 @@ func onceJob() executor.Job {
 func pollJob() executor.Job {
 	return executor.Job{
 		Name: "poll",
-		// Schedule: executor.Quartz("0 0/10 * * * ?"),
+		// Schedule: schedule.Quartz("0 0/10 * * * ?"),
 		Revision:    1,
 		StartPaused: true,
 		OnCrash:     executor.CountAsFailed,
@@ -177,7 +178,7 @@ func settleJob() executor.Job {
 	return executor.Job{
 		Name:        "settle",
 		Description: `settles "each" region`,
-		Schedule:    executor.Quartz("0 0 3 * * ?").In("Etc/GMT-8"),
+		Schedule:    schedule.Quartz("0 0 3 * * ?").In("Etc/GMT-8"),
 		Shards:      3,
 		ShardParams: map[int]string{0: "Beijing", 1: "Shanghai", 2: "Guangzhou"},
 		Revision:    1,
@@ -217,7 +218,7 @@ func settleJob() executor.Job {
 func streamJob() executor.Job {
 	return executor.Job{
 		Name:        "stream",
-		Schedule:    executor.Quartz("0/5 * * * * ?"),
+		Schedule:    schedule.Quartz("0/5 * * * * ?"),
 		Shards:      64,
 		Revision:    1,
 		MaxRunning:  1,

@@ -1,4 +1,4 @@
-package executor
+package schedule
 
 import (
 	"math/bits"

@@ -1,12 +1,13 @@
-package record
+// Package scheduletext reads the parts of the text of a schedule that leaders need, who do not know its fires.
+package scheduletext
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/rota-dev/rota/internal/jobname"
 )
 
 // After is the schedule of a job whose fires are those of other jobs.
@@ -67,7 +68,7 @@ func ParseAfter(text string) (*After, error) {
 		} else if quoteJob(name) != name && name != "" {
 			return nil, fmt.Errorf("the name %.100q has to be quoted", name)
 		}
-		if err := CheckJobName(name); err != nil {
+		if err := jobname.Check(name); err != nil {
 			return nil, fmt.Errorf("the name of a job to follow %w", err)
 		}
 		if slices.Contains(a.Jobs, name) {
@@ -78,66 +79,10 @@ func ParseAfter(text string) (*After, error) {
 	return a, nil
 }
 
-// scheduleText returns the text of a definition's schedule, "" if it has none: schedules of other executors need not be
-// texts.
-func scheduleText(schedule json.RawMessage) (text string) {
-	if len(schedule) == 0 || schedule[0] != '"' || json.Unmarshal(schedule, &text) != nil {
-		return ""
-	}
-	return text
-}
-
 // IsAlways reports whether a schedule is that of daemons, perhaps with bounds.
 func IsAlways(schedule string) bool { return strings.HasPrefix(schedule+" ", "always ") }
 
 // CountsEnds reports whether the fires of a schedule count from the ends of runs.
 func CountsEnds(schedule string) bool {
 	return IsAlways(schedule) || strings.HasPrefix(schedule, "fixed delay ")
-}
-
-// parseAfterOf returns the jobs that a job follows by the text of its schedule, nil if there are none.
-func parseAfterOf(job, schedule string) (*After, error) {
-	a, err := ParseAfter(schedule)
-	if a != nil && slices.Contains(a.Jobs, job) {
-		return nil, errors.New("a job cannot follow itself")
-	}
-	return a, err
-}
-
-// Circles finds the jobs that follow themselves through others. Each job that leads to no circle is visited once,
-// whatever the number of searches.
-type Circles struct {
-	followed func(job string) []string
-	clear    map[string]bool // jobs that lead to no circle
-}
-
-// NewCircles returns a Circles. Followed returns the names of the jobs that a job follows.
-func NewCircles(followed func(job string) []string) *Circles {
-	return &Circles{followed: followed, clear: map[string]bool{}}
-}
-
-// Through returns the names of the jobs through which a job follows itself, from the job on, nil if it does not.
-func (c *Circles) Through(start string) []string {
-	visited := map[string]bool{}
-	var visit func(job string, path []string) []string
-	visit = func(job string, path []string) []string {
-		if visited[job] || c.clear[job] {
-			return nil
-		}
-		visited[job] = true
-		path = append(path, job)
-		clear := true
-		for _, next := range c.followed(job) {
-			if next == start {
-				return path
-			}
-			if circle := visit(next, path); circle != nil {
-				return circle
-			}
-			clear = clear && c.clear[next]
-		}
-		c.clear[job] = clear
-		return nil
-	}
-	return visit(start, nil)
 }

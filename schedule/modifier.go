@@ -1,4 +1,4 @@
-package executor
+package schedule
 
 import (
 	"errors"
@@ -78,9 +78,9 @@ func checkModifiers(kind []string, all modifiers) error {
 	return checkSpread(kind, all)
 }
 
-// newBounded returns t within the bounds of From and Until.
-func newBounded(t timetable, all modifiers) (timetable, error) {
-	b := bounded{timetable: t}
+// newBounded returns f within the bounds of From and Until.
+func newBounded(f fireSet, all modifiers) (fireSet, error) {
+	b := bounded{fireSet: f}
 	var errs [2]error
 	if text, ok := all.find("from"); ok {
 		b.from, errs[0] = parseInstant(text)
@@ -92,7 +92,7 @@ func newBounded(t timetable, all modifiers) (timetable, error) {
 	case err != nil:
 		return nil, err
 	case b.from.IsZero() && b.until.IsZero():
-		return t, nil
+		return f, nil
 	case b.next(time.Time{}).IsZero():
 		return nil, errors.New("it never fires: no fire is within its bounds")
 	}

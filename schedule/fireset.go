@@ -1,4 +1,4 @@
-package executor
+package schedule
 
 import (
 	"fmt"
@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// timetable is the fires of a schedule: a set of instants, ordered, the same in every
+// fireSet is the fires of a schedule: a set of instants, ordered, the same in every
 // process. Its methods may be called from many goroutines.
-type timetable interface {
+type fireSet interface {
 	// next returns the first fire after an instant, in UTC, or the zero Time if there is
 	// none.
 	next(after time.Time) time.Time
@@ -18,35 +18,17 @@ type timetable interface {
 	count(after, through time.Time) int
 }
 
-// firstOfLast returns the first of the last n fires of t that are after one instant and not after
-// another. There must be n such fires.
-func firstOfLast(t timetable, after, through time.Time, n int) time.Time {
-	low, high := after, through // n fires or more follow low, fewer follow high
-	for {
-		middle := low.Add(high.Sub(low) / 2)
-		fire := t.next(middle)
-		switch follow := t.count(middle, through); {
-		case follow == n:
-			return fire
-		case follow > n:
-			low = fire
-		default:
-			high = middle
-		}
-	}
-}
-
-// never is the timetable of OnTrigger.
+// never is the fires of OnTrigger.
 type never struct{}
 
 func (never) next(time.Time) time.Time       { return time.Time{} }
 func (never) count(time.Time, time.Time) int { return 0 }
 
-// interval is the timetable of Every: the multiples of its nanoseconds since the Unix
+// interval is the fires of Every: the multiples of its nanoseconds since the Unix
 // epoch, as far as 64 bits hold them, which is from 1677 to 2262.
 type interval int64
 
-func newInterval(text string) (timetable, error) {
+func newInterval(text string) (fireSet, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil {
 		return nil, err
@@ -94,10 +76,10 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-// instants is the timetable of At: in ascending order, without duplicates.
+// instants is the fires of At: in ascending order, without duplicates.
 type instants []time.Time
 
-func newInstants(text string) (timetable, error) {
+func newInstants(text string) (fireSet, error) {
 	all, err := parseInstants(text)
 	return instants(all), err
 }
@@ -127,14 +109,14 @@ func (all instants) through(t time.Time) int {
 	return sort.Search(len(all), func(i int) bool { return all[i].After(t) })
 }
 
-// bounded is a timetable without its fires before from, and without those at until and later.
+// bounded is a fireSet without its fires before from, and without those at until and later.
 type bounded struct {
-	timetable
+	fireSet
 	from, until time.Time // zero: no bound
 }
 
 func (b *bounded) next(after time.Time) time.Time {
-	return fireBefore(b.timetable.next(b.notBeforeFrom(after)), b.until)
+	return fireBefore(b.fireSet.next(b.notBeforeFrom(after)), b.until)
 }
 
 func (b *bounded) count(after, through time.Time) int {
@@ -144,7 +126,7 @@ func (b *bounded) count(after, through time.Time) int {
 	if after = b.notBeforeFrom(after); after.After(through) {
 		return 0
 	}
-	return b.timetable.count(after, through)
+	return b.fireSet.count(after, through)
 }
 
 // notBeforeFrom returns after, or the instant just before the first bound if that is later.
@@ -155,10 +137,18 @@ func (b *bounded) notBeforeFrom(after time.Time) time.Time {
 	return after
 }
 
-// unbounded returns t without its bounds.
-func unbounded(t timetable) timetable {
-	if b, ok := t.(*bounded); ok {
-		return b.timetable
+// unbounded returns f without its bounds.
+func unbounded(f fireSet) fireSet {
+	if b, ok := f.(*bounded); ok {
+		return b.fireSet
 	}
-	return t
+	return f
+}
+
+// fireBefore returns fire if it is before until or until is zero, and the zero Time otherwise.
+func fireBefore(fire, until time.Time) time.Time {
+	if until.IsZero() || fire.Before(until) {
+		return fire
+	}
+	return time.Time{}
 }

@@ -1,13 +1,14 @@
-package executor
+package schedule
 
 import (
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"math/bits"
 	"strconv"
-	"strings"
 	"time"
+
+	"github.com/rota-dev/rota/internal/scheduletext"
+	"github.com/rota-dev/rota/internal/texthash"
 )
 
 // Spread returns s with the starts of its runs distributed over d, from 1 ms to 24 h: the run of a
@@ -23,41 +24,24 @@ import (
 // the waiting run is handed back, and its next attempt begins at the same instant on the shard's
 // owner; after a pause, perhaps later. Jobs with CountAsFailed or TrackClaims hand nothing back:
 // their shards move after the run, and a drain begins their waiting runs at once.
-func (s Schedule) Spread(d time.Duration) Schedule { return s.with("spread", durationText(d)) }
+func (s Schedule) Spread(d time.Duration) Schedule { return s.with("spread", scheduletext.Duration(d)) }
 
 // Offset returns how long after a fire the run of a shard of a job begins: from 0 to the duration of
 // Spread, which is excluded. It is 0 if s has no Spread. The result depends only on the job's name, the
 // shard and that duration: it is the same on all instances and in all versions.
 func (s Schedule) Offset(job string, shard int) time.Duration {
-	if s.check() != nil {
+	t, err := s.Timetable()
+	if err != nil {
 		return 0
 	}
-	return spreadOffset(job, shard, s.spread())
-}
-
-// spread returns the duration of Spread in a valid schedule, 0 if there is none.
-func (s Schedule) spread() time.Duration {
-	_, all := splitModifiers(strings.Fields(s.text))
-	d, _ := all.spread()
-	return d
+	return t.Offset(job, shard)
 }
 
 // spreadOffset returns the offset of a shard's runs, from 0 to d, which is excluded. Every instance
 // must compute the same, so the function never changes.
 func spreadOffset(job string, shard int, d time.Duration) time.Duration {
-	offset, _ := bits.Mul64(hashText(job+"/"+strconv.Itoa(shard)), uint64(d))
+	offset, _ := bits.Mul64(texthash.Sum(job+"/"+strconv.Itoa(shard)), uint64(d))
 	return time.Duration(offset)
-}
-
-// hashText returns a hash of a text, all of whose bits depend on each byte: the last bytes hardly reach
-// the high bits of an FNV hash.
-func hashText(text string) uint64 {
-	h := fnv.New64a()
-	h.Write([]byte(text))
-	sum := h.Sum64()
-	sum = (sum ^ sum>>32) * 0x9e3779b97f4a7c15
-	sum = (sum ^ sum>>29) * 0xbf58476d1ce4e5b9
-	return sum ^ sum>>32
 }
 
 // spread returns the duration of Spread, 0 if there is none.
@@ -78,7 +62,7 @@ func checkSpread(kind []string, all modifiers) error {
 	case err != nil:
 		return err
 	case d < minSpread || d > maxSpread:
-		return fmt.Errorf("the spread is not from %s to %s", durationText(minSpread), durationText(maxSpread))
+		return fmt.Errorf("the spread is not from %s to %s", scheduletext.Duration(minSpread), scheduletext.Duration(maxSpread))
 	}
 	if kind[0] == "fixed" || kind[0] == alwaysText {
 		return errors.New("runs that count from the ends of runs cannot be spread")
@@ -86,20 +70,20 @@ func checkSpread(kind []string, all modifiers) error {
 	return nil
 }
 
-// checkGaps returns an error if two fires of t are closer to each other than the spread. A shard whose run waits is
+// checkGaps returns an error if two fires of f are closer to each other than the spread. A shard whose run waits is
 // busy, so the fires in that time would be missed.
-func checkGaps(t timetable, spread time.Duration) error {
+func checkGaps(f fireSet, spread time.Duration) error {
 	var gap time.Duration
-	switch t := t.(type) {
+	switch f := f.(type) {
 	case interval:
-		gap = time.Duration(t)
+		gap = time.Duration(f)
 	case instants:
-		gap = t.shortestGap()
+		gap = f.shortestGap()
 	case *crontab:
-		gap = t.pattern.shortestGap()
+		gap = f.pattern.shortestGap()
 	}
 	if gap < spread {
-		return fmt.Errorf("the spread is longer than %s, the shortest time between two fires", durationText(gap))
+		return fmt.Errorf("the spread is longer than %s, the shortest time between two fires", scheduletext.Duration(gap))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package executor
+package schedule
 
 import (
 	"errors"
@@ -6,10 +6,12 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/rota-dev/rota/internal/scheduletext"
 )
 
 // Schedule determines the fires of a job. It is comparable with ==. The zero value is
-// OnTrigger. ParseSchedule parses its text form, which records contain:
+// OnTrigger. Parse parses its text form, which records contain:
 //
 //	cron 0 3 * * * in Asia/Shanghai
 //	quartz 0 0 3 L * ? in Asia/Shanghai
@@ -19,7 +21,7 @@ import (
 //	after settle, invoice
 //	on trigger
 //
-// The constructors and methods do not validate. Next, ParseSchedule and Executor.Register report
+// The constructors and methods do not validate. Next, Timetable, Parse and Executor.Register report
 // an invalid schedule. The text has at most 1000 bytes. Each of In, From, Until and Spread can be
 // applied once, in any order: the order does not change the value.
 type Schedule struct {
@@ -27,11 +29,11 @@ type Schedule struct {
 }
 
 const (
-	triggerText      = "on trigger"
-	minInterval      = time.Millisecond
-	minSpread        = time.Millisecond
-	maxSpread        = 24 * time.Hour
-	maxScheduleBytes = 1000
+	triggerText = "on trigger"
+	minInterval = time.Millisecond
+	minSpread   = time.Millisecond
+	maxSpread   = 24 * time.Hour
+	maxBytes    = 1000
 )
 
 // Cron fires at the local times that spec describes. Spec has five fields (minute, hour, day
@@ -74,7 +76,7 @@ func Cron(spec string) Schedule {
 // Every fires at the whole multiples of d since the Unix epoch. D must be at least a
 // millisecond. Every(24*time.Hour) fires at midnight UTC.
 func Every(d time.Duration) Schedule {
-	return Schedule{text: "every " + durationText(d)}
+	return Schedule{text: "every " + scheduletext.Duration(d)}
 }
 
 // At fires at the given instants, in any order and with duplicates ignored. There must be at
@@ -88,7 +90,7 @@ func At(instants ...time.Time) Schedule {
 	return Schedule{text: strings.TrimSpace("at " + strings.Join(texts, ", "))}
 }
 
-// OnTrigger has no fires: the job runs by Executor.Trigger only. It is the zero Schedule.
+// OnTrigger has no fires: the job runs when it is triggered only. It is the zero Schedule.
 func OnTrigger() Schedule { return Schedule{} }
 
 // In returns the cron or quartz schedule s with its times in zone, a name of the IANA time zone
@@ -114,17 +116,17 @@ func (s Schedule) String() string {
 // Next returns the first n fires after the given instant, which is not included, in ascending
 // order and in the zone of the schedule. It returns fewer if the schedule has no more.
 func (s Schedule) Next(after time.Time, n int) ([]time.Time, error) {
-	t, err := s.compile()
+	t, err := s.Timetable()
 	if err != nil {
 		return nil, err
 	}
 	zone := time.UTC
-	if c, ok := unbounded(t).(*crontab); ok {
+	if c, ok := unbounded(t.fires).(*crontab); ok {
 		zone = c.zone.location
 	}
 	var fires []time.Time
 	for len(fires) < n {
-		after = t.next(after)
+		after = t.Next(after)
 		if after.IsZero() {
 			break
 		}
@@ -133,19 +135,19 @@ func (s Schedule) Next(after time.Time, n int) ([]time.Time, error) {
 	return fires, nil
 }
 
-// ParseSchedule reads the text form of a schedule and checks it.
-func ParseSchedule(text string) (Schedule, error) {
-	s, err := parseSchedule(strings.Fields(text))
+// Parse reads the text form of a schedule and checks it.
+func Parse(text string) (Schedule, error) {
+	s, err := parse(strings.Fields(text))
 	if err != nil {
 		return Schedule{}, fmt.Errorf("schedule %.200q: %w", text, err)
 	}
-	if err := s.check(); err != nil {
+	if _, err := s.Timetable(); err != nil {
 		return Schedule{}, err
 	}
 	return s, nil
 }
 
-func parseSchedule(words []string) (Schedule, error) {
+func parse(words []string) (Schedule, error) {
 	if len(words) == 0 {
 		return Schedule{}, errors.New("empty")
 	}
@@ -191,7 +193,7 @@ func parseKind(words []string) (Schedule, error) {
 			return At(instants...), err
 		}
 	}
-	return Schedule{}, &unknownError{`begins with none of "cron", "quartz", "every", "fixed delay", "always", "at", "after" and "` + triggerText + `"`}
+	return Schedule{}, &unknownKindError{`begins with none of "cron", "quartz", "every", "fixed delay", "always", "at", "after" and "` + triggerText + `"`}
 }
 
 func (s Schedule) parseModifier(m modifier) (Schedule, error) {
@@ -209,9 +211,9 @@ func (s Schedule) parseModifier(m modifier) (Schedule, error) {
 // MarshalText returns the text form of s, which is not checked.
 func (s Schedule) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText is ParseSchedule.
+// UnmarshalText is Parse.
 func (s *Schedule) UnmarshalText(text []byte) error {
-	parsed, err := ParseSchedule(string(text))
+	parsed, err := Parse(string(text))
 	if err != nil {
 		return err
 	}
@@ -219,49 +221,8 @@ func (s *Schedule) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// check returns an error that names the text of s and the rule it breaks, or nil.
-func (s Schedule) check() error {
-	_, err := s.compile()
-	return err
-}
-
-// compile returns the fires of s. Equal schedules share one timetable while it is in use.
-func (s Schedule) compile() (timetable, error) {
-	t, err := s.timetable()
-	if err != nil {
-		return nil, fmt.Errorf("schedule %.200q: %w", s.String(), err)
-	}
-	return t, nil
-}
-
-func (s Schedule) timetable() (timetable, error) {
-	if len(s.text) > maxScheduleBytes {
-		return nil, fmt.Errorf("longer than %d bytes", maxScheduleBytes)
-	}
-	if s.text == "" {
-		return never{}, nil
-	}
-	words, all := splitModifiers(strings.Fields(s.text))
-	if is, err := checkAfter(words, all); is {
-		return never{}, err
-	}
-	if err := checkModifiers(words, all); err != nil {
-		return nil, err
-	}
-	t, err := s.newTimetable(words, all)
-	if err != nil {
-		return nil, err
-	}
-	if spread, _ := all.spread(); spread > 0 {
-		if err := checkGaps(t, spread); err != nil {
-			return nil, err
-		}
-	}
-	return newBounded(t, all)
-}
-
-// newTimetable returns all fires of a kind of schedule, without the bounds of From and Until.
-func (s Schedule) newTimetable(words []string, all modifiers) (timetable, error) {
+// newFireSet returns all fires of a kind of schedule, without the bounds of From and Until.
+func newFireSet(words []string, all modifiers) (fireSet, error) {
 	rest := strings.Join(words[1:], " ")
 	switch words[0] {
 	case "cron":
@@ -281,27 +242,14 @@ func (s Schedule) newTimetable(words []string, all modifiers) (timetable, error)
 }
 
 // sharedCrontab returns the crontab of a spec in its zone. Equal ones are shared.
-func sharedCrontab(of *shared[crontab], spec string, all modifiers, parse func(string) (*crontab, error)) (timetable, error) {
+func sharedCrontab(of *shared[crontab], spec string, all modifiers, parse func(string) (*crontab, error)) (fireSet, error) {
 	zone, ok := all.find("in")
 	if !ok {
 		zone = "UTC"
 	}
 	c, err := of.get(spec+" in "+zone, parse)
 	if err != nil {
-		return nil, err // c would be a nil *crontab in a non-nil timetable
+		return nil, err // c would be a nil *crontab in a non-nil fireSet
 	}
 	return c, nil
-}
-
-// durationText returns d in the form of time.Duration.String without the units that are
-// zero at the end: "1h", not "1h0m0s".
-func durationText(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }

@@ -1,4 +1,4 @@
-package executor
+package schedule
 
 import (
 	"fmt"
@@ -307,8 +307,7 @@ func BenchmarkTimetable_Next(b *testing.B) {
 		Every(time.Second), Cron("* * * * * *"), Cron("0 3 * * *"), Cron("0 3 * * *").In("America/New_York"), Cron("0 0 29 2 *").In("America/New_York"),
 	} {
 		b.Run(s.String(), func(b *testing.B) {
-			tt, err := s.compile()
-			require.NoError(b, err)
+			tt := compile(b, s)
 			start := date("2026-06-01T00:00:00Z")
 			for b.Loop() {
 				tt.next(start)
@@ -317,15 +316,15 @@ func BenchmarkTimetable_Next(b *testing.B) {
 	}
 }
 
-func compile(t testing.TB, s Schedule) timetable {
+func compile(t testing.TB, s Schedule) fireSet {
 	t.Helper()
-	tt, err := s.compile()
+	tt, err := s.Timetable()
 	require.NoError(t, err)
-	return tt
+	return tt.fires
 }
 
 // fires walks tt from one instant, not included, to another, included.
-func fires(tt timetable, after, through time.Time) []time.Time {
+func fires(tt fireSet, after, through time.Time) []time.Time {
 	var all []time.Time
 	for f := tt.next(after); !f.IsZero() && !f.After(through); f = tt.next(f) {
 		if n := len(all); n > 0 && !f.After(all[n-1]) {

@@ -1,4 +1,4 @@
-package executor
+package schedule
 
 import (
 	"encoding/json"
@@ -45,7 +45,7 @@ func TestSchedule_Text(t *testing.T) {
 	} {
 		t.Run(c.text, func(t *testing.T) {
 			assert.Equal(t, c.text, c.s.String())
-			parsed, err := ParseSchedule(c.text)
+			parsed, err := Parse(c.text)
 			require.NoError(t, err)
 			assert.True(t, c.s == parsed, "parsing its text gives the same value, got %#v", parsed)
 
@@ -59,7 +59,7 @@ func TestSchedule_Text(t *testing.T) {
 	}
 }
 
-func TestParseSchedule_TakesOtherSpellings(t *testing.T) {
+func TestParse_TakesOtherSpellings(t *testing.T) {
 	for text, same := range map[string]Schedule{
 		"every 60s":                         Every(time.Minute),
 		"every 1.5h":                        Every(90 * time.Minute),
@@ -71,7 +71,7 @@ func TestParseSchedule_TakesOtherSpellings(t *testing.T) {
 			From(date("2026-01-01T00:00:00Z")).Until(date("2027-01-01T00:00:00Z")).Spread(time.Second),
 		"at 2026-01-03T00:00:00Z,2026-01-02T00:00:00Z ,2026-01-03T00:00:00Z": At(date("2026-01-02T00:00:00Z"), date("2026-01-03T00:00:00Z")),
 	} {
-		parsed, err := ParseSchedule(text)
+		parsed, err := Parse(text)
 		require.NoError(t, err)
 		assert.True(t, parsed == same, "%q is %v", text, parsed)
 	}
@@ -153,23 +153,23 @@ func TestSchedule_Refuses(t *testing.T) {
 		"more than a night's gap": {Cron("30 0,23 * * *").Spread(2 * time.Hour), "longer than 1h, the"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := c.s.check()
+			_, err := c.s.Timetable()
 			require.ErrorContains(t, err, c.rule)
 			assert.ErrorContains(t, err, strings.TrimSpace(c.s.String())[:2], "names the text")
 			_, err = c.s.Next(time.Now(), 1)
 			assert.ErrorContains(t, err, c.rule)
-			_, err = ParseSchedule(c.s.String())
+			_, err = Parse(c.s.String())
 			assert.Error(t, err)
 		})
 	}
 }
 
-func TestParseSchedule_RefusesOtherTexts(t *testing.T) {
+func TestParse_RefusesOtherTexts(t *testing.T) {
 	for _, text := range []string{
 		"", "  ", "every", "every 10", "every 10s or so", "cron", "on", "on triggers", "on trigger now",
 		"from", "in UTC", "at", "at noon", "at 2026-01-02", "every 1s from noon", "every 1s spread", "every 1s spread soon", "every 1s until",
 	} {
-		_, err := ParseSchedule(text)
+		_, err := Parse(text)
 		assert.Error(t, err, text)
 		assert.ErrorContains(t, err, "schedule ", text)
 	}
@@ -177,13 +177,13 @@ func TestParseSchedule_RefusesOtherTexts(t *testing.T) {
 	assert.Error(t, s.UnmarshalText([]byte("every 0s")))
 }
 
-func TestParseSchedule_AKindOfALaterVersion(t *testing.T) {
-	_, err := ParseSchedule("before 10s")
-	require.ErrorIs(t, err, ErrNewerFormat)
+func TestParse_AKindOfALaterVersion(t *testing.T) {
+	_, err := Parse("before 10s")
+	require.ErrorIs(t, err, ErrUnknownKind)
 	assert.ErrorContains(t, err, `"before 10s"`)
 
-	_, err = ParseSchedule("every never")
-	assert.NotErrorIs(t, err, ErrNewerFormat, "what is merely wrong is not newer")
+	_, err = Parse("every never")
+	assert.NotErrorIs(t, err, ErrUnknownKind, "an invalid schedule of a known kind")
 }
 
 func TestSchedule_Next(t *testing.T) {
@@ -233,7 +233,7 @@ func TestSchedule_Next(t *testing.T) {
 
 // No text makes the parser panic, and what it accepts it writes in a form that it reads
 // as the same.
-func FuzzParseSchedule(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		"cron 0 3 * * * in Asia/Shanghai", "every 10s", "on trigger", "cron TZ=", "cron TZ=UTC",
 		"cron @every 1s", "cron */7 1-5/2 ? jan-dec sun,mon", "every 1h0m1s in UTC", "cron 0 0 31 2 1",
@@ -243,11 +243,11 @@ func FuzzParseSchedule(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		s, err := ParseSchedule(text)
+		s, err := Parse(text)
 		if err != nil {
 			return
 		}
-		again, err := ParseSchedule(s.String())
+		again, err := Parse(s.String())
 		require.NoError(t, err)
 		require.Equal(t, s, again)
 		fires, err := s.Next(date("2026-03-08T00:00:00Z"), 3)

@@ -1,4 +1,4 @@
-package executor
+package schedule
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// crontab is the timetable of a cron schedule: the instants at which the clock of a zone
+// crontab is the fires of a cron schedule: the instants at which the clock of a zone
 // shows a reading of the pattern, with the rules that Cron states for the days on which
 // that clock is changed. Whether an instant is a fire depends on the instant alone.
 //
