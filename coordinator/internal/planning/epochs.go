@@ -74,7 +74,7 @@ func (p *jobPlanner) hasRoomToResume() bool {
 // waitForRoom has served epochs cleared at once, and adds a problem with the part that waits.
 func (p *jobPlanner) waitForRoom(part string) {
 	p.needsRoom = true
-	problem := part + " waits until fires of earlier ones have been served"
+	problem := fmt.Sprintf("%s waits until fires of earlier ones have been served", part)
 	if !p.next.Disabled.IsZero() {
 		problem += fmt.Sprintf(", perhaps those that wait until shards %s are enabled", p.next.Disabled)
 	}
