@@ -155,15 +155,20 @@ func (o *Operator) Trigger(ctx context.Context, job, param string, shards []int)
 		c.LastTrigger++
 		t.Number, number = c.LastTrigger, c.LastTrigger
 		c.Triggers = append(c.Triggers, t)
-		if n := record.ParamBytes(c.Triggers); n > record.MaxWaitingParamBytes {
-			return "", fmt.Errorf("%w: their parameters have %d bytes, at most %d", ErrTooManyTriggers, n, record.MaxWaitingParamBytes)
-		}
-		return fmt.Sprintf("trigger %d%s", number, of), nil
+		return fmt.Sprintf("trigger %d%s", number, of), checkParamBytes(c.Triggers)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("trigger %q: %w", job, err)
 	}
 	return number, nil
+}
+
+// checkParamBytes checks the parameters of the triggers that the leader has not taken up.
+func checkParamBytes(triggers []record.Trigger) error {
+	if n := record.ParamBytes(triggers); n > record.MaxWaitingParamBytes {
+		return fmt.Errorf("%w: their parameters have %d bytes, at most %d", ErrTooManyTriggers, n, record.MaxWaitingParamBytes)
+	}
+	return nil
 }
 
 // Pause stops a job until Resume: no fire, trigger or re-run is claimed. Triggers and re-runs

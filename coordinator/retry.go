@@ -29,6 +29,9 @@ type RetryOptions struct {
 	// Total is the number of shards that the job had at the fire. Zero means the number on record. It is needed for
 	// Shards whose failure is not on record, if the definition has changed since.
 	Total int
+	// Param replaces the job's Param unless it is empty, as that of Trigger does. It is needed if the failed runs had the
+	// parameter of a trigger, as the records do not keep it.
+	Param string
 	// Again runs the shards whatever has become of the fire, as new work: their Run.Key is another one, which has the
 	// name of the trigger after the fire.
 	Again bool
@@ -60,12 +63,15 @@ type RefusedRetry struct {
 //
 // It fails with ErrRetryRefused if the work of all these shards is pending or in progress, if an earlier retry has
 // succeeded or its outcome is no longer on record, or if the job had another number of shards at the fire, so that
-// a shard was other work. If only some shards are refused, it retries the others. The records name the last 32
+// a shard was other work, or if the failed runs had a parameter of their trigger and RetryOptions.Param is empty. If only some shards are refused, it retries the others. The records name the last 32
 // retries of a job. A second call therefore does nothing, unless the first retry has failed.
 //
 // Jobs that follow the job (schedule.AfterJob) do not fire again. Owners of versions without Retry run such a
 // trigger with the time of the request.
 func (o *Operator) Retry(ctx context.Context, job string, fire time.Time, options RetryOptions) (RetriedRuns, error) {
+	if err := record.CheckParam(options.Param); err != nil {
+		return RetriedRuns{}, fmt.Errorf("retry %q: the parameter %w", job, invalidArgument(err))
+	}
 	var out RetriedRuns
 	at, token := record.InstantOf(fire), record.NewToken()
 	err := o.changeControl(ctx, job, func(c *record.Control, def record.Job) (string, error) {
@@ -81,6 +87,7 @@ func (o *Operator) Retry(ctx context.Context, job string, fire time.Time, option
 			return "", err
 		}
 		r.control, r.shards, r.total, r.again, r.now = c, def.Shards, options.Total, options.Again, record.InstantOf(time.Now())
+		r.hasParam = options.Param != ""
 		if options.Shards != nil {
 			r.asked = &asked
 		}
@@ -91,8 +98,12 @@ func (o *Operator) Retry(ctx context.Context, job string, fire time.Time, option
 		c.LastTrigger++
 		t := record.Trigger{
 			Number: c.LastTrigger, At: r.now, Shards: &d.shards, Fire: at, Reason: record.TriggerRetry, Token: token, Work: d.work, Again: r.again,
+			Param: options.Param,
 		}
 		c.Triggers = append(c.Triggers, t)
+		if err := checkParamBytes(c.Triggers); err != nil {
+			return "", err
+		}
 		if !r.again {
 			c.AddRetry(record.Retry{Trigger: t.Number, Fire: at, Work: d.work, Shards: d.shards})
 		}
@@ -144,6 +155,7 @@ type retry struct {
 	asked      *shardset.Set // nil: those that failed
 	total      int           // the number of shards at the fire; zero: that on record
 	again      bool
+	hasParam   bool // the request has a parameter
 	now        record.Instant
 	shards     int // of the definition
 	control    *record.Control
@@ -187,7 +199,11 @@ func (r *retry) decide() retryDecision {
 	works := map[string]*shardset.Set{}
 	for s := range named.All() {
 		f := failed[s]
-		if why := r.refuse(s, f); why != "" {
+		why := r.refuse(s, f)
+		if why == "" && f != nil && f.OwnParam && !r.hasParam {
+			why = fmt.Sprintf("trigger #%d had a parameter of its own, which is not on record: name it", f.Trigger)
+		}
+		if why != "" {
 			d.refuse(shardset.Of(s), why)
 			continue
 		}

@@ -77,6 +77,21 @@ func TestRetry_Decides(t *testing.T) {
 			f.Work = "T#7-x"
 			r.failures, r.watermarks = append(r.failures, f), mark(7)
 		}, []int{0}, "T#7-x", "1 they failed in other work of the same instant; retry once more for them"},
+		"refuses runs with the parameter of a trigger, without one": {func(r *retry) {
+			f := failure(4, 1)
+			f.OwnParam, f.Work = true, "T#4-x"
+			r.failures, r.watermarks = record.Failures{f}, mark(4)
+		}, nil, "", "1 trigger #4 had a parameter of its own, which is not on record: name it"},
+		"refuses new work of such runs, without a parameter": {func(r *retry) {
+			f := failure(4, 1)
+			f.OwnParam, f.Work = true, "T#4-x"
+			r.failures, r.watermarks, r.again = record.Failures{f}, mark(4), true
+		}, nil, "", "1 trigger #4 had a parameter of its own, which is not on record: name it"},
+		"retries such runs with a parameter": {func(r *retry) {
+			f := failure(4, 1)
+			f.OwnParam, f.Work = true, "T#4-x"
+			r.failures, r.watermarks, r.hasParam = record.Failures{f}, mark(4), true
+		}, []int{1}, "T#4-x", ""},
 		"finds nothing without failures":               {func(r *retry) { r.failures = nil }, nil, "", ""},
 		"finds no failure that a retry policy follows": {func(r *retry) { r.failures[0].Again = true }, nil, "", ""},
 	} {

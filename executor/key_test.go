@@ -71,6 +71,38 @@ func TestRun_Key(t *testing.T) {
 			}
 		}
 	})
+	bubble(t, "of a trigger with a parameter is retried with a parameter only", func(t *testing.T, f *fleet) {
+		fail := true
+		e := f.start("a", executor.Options{}, 1, func(context.Context, *executor.Run) error {
+			if fail {
+				return errors.New("no")
+			}
+			return nil
+		})
+		_, err := e.Trigger(t.Context(), "job", executor.Trigger{Param: "tenant-7"})
+		require.NoError(t, err)
+		pass(time.Second)
+		require.Len(t, f.runs, 1)
+		fire, op := f.runs[0].FireTime, e.Operator()
+		for _, again := range []bool{false, true} {
+			_, err = op.Retry(t.Context(), "job", fire, coordinator.RetryOptions{Again: again})
+			require.ErrorIs(t, err, coordinator.ErrRetryRefused)
+			require.ErrorContains(t, err, "trigger #1 had a parameter of its own")
+		}
+		_, err = op.Retry(t.Context(), "job", fire, coordinator.RetryOptions{Param: "tenant-7"})
+		require.NoError(t, err)
+		pass(time.Second)
+		require.Len(t, f.runs, 2)
+		assert.Equal(t, "tenant-7", f.runs[1].Param)
+		assert.Equal(t, f.runs[0].Key, f.runs[1].Key)
+		_, err = op.Retry(t.Context(), "job", fire, coordinator.RetryOptions{})
+		require.ErrorContains(t, err, "parameter of its own", "also once the retry has failed")
+		fail = false
+		_, err = op.Retry(t.Context(), "job", fire, coordinator.RetryOptions{Param: "tenant-7"})
+		require.NoError(t, err)
+		_, err = op.Retry(t.Context(), "job", fire, coordinator.RetryOptions{Param: "\xff"})
+		require.ErrorIs(t, err, coordinator.ErrInvalidArgument)
+	})
 	bubble(t, "differs between namespaces and groups", func(t *testing.T, f *fleet) {
 		f.start("a", executor.Options{}, 1, succeed)
 		f.start("b", executor.Options{Group: "blue"}, 1, succeed)

@@ -58,9 +58,11 @@ type Failure struct {
 	Total int `json:"total,omitempty"`
 	// Work is Trigger.WorkName of the runs, empty if they did the work of Fire.
 	Work string `json:"work,omitempty"`
+	// OwnParam reports that the runs had the parameter of their trigger, which is too large to be kept here.
+	OwnParam bool `json:"own_param,omitempty"`
 }
 
-// In returns f with Total and Work by the plan that holds the epoch and the trigger of its runs. The plan may be nil.
+// In returns f with Total, Work and OwnParam by the plan that holds the epoch and the trigger of its runs. The plan may be nil.
 func (f Failure) In(p *Plan) Failure {
 	if p == nil {
 		return f
@@ -70,6 +72,9 @@ func (f Failure) In(p *Plan) Failure {
 	}
 	if of := p.RunOf(f.Ref); of.Work != f.Fire.WorkName() {
 		f.Work = of.Work
+	}
+	if t := p.Trigger(f.Trigger); t != nil {
+		f.OwnParam = t.Param != ""
 	}
 	return f
 }

@@ -60,7 +60,7 @@ func TestPlan_Note(t *testing.T) {
 func TestFailures(t *testing.T) {
 	failure := func(minute int, shards shardset.Set, err string) Failure {
 		at := Instant(1_700_000_000_000_000_000 + minute*60_000_000_000)
-		return Failure{RunGroup{shards, Ref{Epoch: 1, Fire: at, Attempt: 1}}, 0, at + 1, err, false, 0, 0, ""}
+		return Failure{RunGroup{shards, Ref{Epoch: 1, Fire: at, Attempt: 1}}, 0, at + 1, err, false, 0, 0, "", false}
 	}
 	t.Run("of one run are merged, with the error of the first and the instant of the last", func(t *testing.T) {
 		one, two := failure(1, shardset.Of(1), "first"), failure(1, shardset.Of(3), "second")

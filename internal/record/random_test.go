@@ -121,7 +121,7 @@ func (m maker) runs() (runs Runs) {
 
 func (m maker) ends() (ended Instant, failures Failures) {
 	for range m.IntN(3) {
-		failures = append(failures, Failure{RunGroup{m.shards(), m.ref()}, m.number(), m.instant(), m.text(), m.number()%2 == 0, uint64(m.number()), m.number(), m.text()})
+		failures = append(failures, Failure{RunGroup{m.shards(), m.ref()}, m.number(), m.instant(), m.text(), m.number()%2 == 0, uint64(m.number()), m.number(), m.text(), m.number()%2 == 0})
 	}
 	return m.instant(), failures
 }

@@ -18,7 +18,7 @@ const (
 	fullMarks  = `[{"shards":"1-3,9","epoch":1,"fire":"1970-01-01T00:16:40.000000001Z","attempt":2,"trigger":9007199254740993,"trigger_attempt":1},{"shards":"4","trigger":3,"trigger_attempt":1}]`
 	fullCounts = `{"claimed":4611686018427387904,"succeeded":2,"failed":3,"skipped":4,"lost":5,"unknown":6,"retried":7}`
 	fullEnds   = `"ended":"1970-01-01T00:16:41Z","failures":[{"shards":"1-3,9","epoch":1,"fire":"1970-01-01T00:16:40.000000001Z","attempt":2,` +
-		`"missed":true,"handed_back":1,"retries":1,"not_before":"1970-01-01T00:16:45Z","retry_delay":"5s","more":4,"at":"1970-01-01T00:16:40.5Z","error":"日次 <a&b> \"x\"\\\n\u0000\u2028","again":true,"last_trigger":6,"total":3,"work":"#7-hr55fvbgto26m"}]`
+		`"missed":true,"handed_back":1,"retries":1,"not_before":"1970-01-01T00:16:45Z","retry_delay":"5s","more":4,"at":"1970-01-01T00:16:40.5Z","error":"日次 <a&b> \"x\"\\\n\u0000\u2028","again":true,"last_trigger":6,"total":3,"work":"#7-hr55fvbgto26m","own_param":true}]`
 
 	fullClaims = `{"job":"settle","watermarks":` + fullMarks + `,"running":` + fullRuns + `,"reruns":` + fullRuns + `,"counts":` + fullCounts + `,` + fullEnds + `}`
 
@@ -60,7 +60,7 @@ func fullRecords(t *testing.T) (*Plan, *Claims) {
 		Decisions: []Decision{{at, 7, "a", "assign 0-3 to a", 2}, {at, 8, "a", "none", 0}},
 		extra:     fields{"novelty": json.RawMessage(`{"x":[1.50,2]}`), "a_novelty": json.RawMessage(`9007199254740993`)},
 	}
-	plan.Failures = Failures{{plan.Reruns[0], 4, at + 5e8, "日次 <a&b> \"x\"\\\n\x00\u2028", true, 6, 3, "#7-hr55fvbgto26m"}}
+	plan.Failures = Failures{{plan.Reruns[0], 4, at + 5e8, "日次 <a&b> \"x\"\\\n\x00\u2028", true, 6, 3, "#7-hr55fvbgto26m", true}}
 	claims := &Claims{
 		Job: "settle", Watermarks: plan.Watermarks, Running: plan.Reruns, Reruns: plan.Reruns,
 		Counts: plan.Counts, Ended: plan.Ended, Failures: plan.Failures,

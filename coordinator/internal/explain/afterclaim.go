@@ -264,7 +264,11 @@ func (s *subject) describeFailure(f record.Failure) result {
 		r.last, r.do = true, "see the acts on the job, which have the fire of a retry"
 		return r
 	}
-	r := stop("remove the cause, then retry the "+s.what(), "attempt %d failed at %s: %s", f.Attempt, seconds(f.At), f.Error).with(Retry)
+	do := "remove the cause, then retry the " + s.what()
+	if f.OwnParam {
+		do += " with the parameter of its trigger (--param)"
+	}
+	r := stop(do, "attempt %d failed at %s: %s", f.Attempt, seconds(f.At), f.Error).with(Retry)
 	r.summary = fmt.Sprintf("failed: attempt %d ended at %s with: %s", f.Attempt, seconds(f.At), f.Error)
 	return r
 }

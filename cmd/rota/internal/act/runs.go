@@ -82,7 +82,8 @@ finished work twice. It knows the failures that rota job lists. If they name non
 history is named, it looks there.
 
 It exits with 4 if no failure is found, or if the work is pending, in progress or done, or was that of
-another number of shards. With --again, the shards run nevertheless, as new work with another key.`,
+another number of shards. Runs of a trigger with a parameter need --param, as the records do not keep
+it. With --again, the shards run nevertheless, as new work with another key.`,
 		Example: `  rota retry tenants --fire 2026-11-23T03:00:00Z
   rota retry tenants --fire 03:00 --shard 3,7-9`,
 		Args: cobra.ExactArgs(1),
@@ -109,7 +110,7 @@ another number of shards. With --again, the shards run nevertheless, as new work
 					}
 				}
 				if errors.Is(err, coordinator.ErrRetryRefused) {
-					err = fmt.Errorf("%w (--again runs it as new work, with another key)", err)
+					err = fmt.Errorf("%w (--again runs it as new work, with another key; --param names the parameter of a trigger)", err)
 				}
 				if err != nil {
 					return notMet(err, coordinator.ErrNoFailure, coordinator.ErrRetryRefused)
@@ -123,6 +124,7 @@ another number of shards. With --again, the shards run nevertheless, as new work
 	cmd.Flags().StringVar(&text, "fire", "", "the instant of the fire: RFC 3339, or the last such time of day in UTC, as 03:00 (with --time local, in the local zone)")
 	cmd.Flags().StringVar(&shards, "shard", "", "shards, such as 3,7-9, whether or not their failure is on record (default those that failed)")
 	cmd.Flags().BoolVar(&o.Again, "again", false, "run the shards also if their work is pending or done, as new work with another key")
+	cmd.Flags().StringVar(&o.Param, "param", "", "parameter of the runs (default the job's)")
 	past.AddFileFlag(cmd)
 	return settings.Limit(cmd, append([]string{"history", "time"}, flags...)...)
 }

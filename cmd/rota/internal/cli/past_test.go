@@ -17,9 +17,9 @@ import (
 	"github.com/rota-dev/rota/history"
 )
 
-// putHistory stores two fires of tenants in a database of SQLite, the first of them an hour before now, and
+// putHistory stores two fires of tenants in a database of SQLite, the first of them an hour before now, and more runs, and
 // returns its URL.
-func putHistory(t *testing.T, now time.Time, period time.Duration) string {
+func putHistory(t *testing.T, now time.Time, period time.Duration, more ...history.Run) string {
 	file := filepath.Join(t.TempDir(), "history of runs.db")
 	db, err := sql.Open("sqlite", "file:"+file)
 	require.NoError(t, err)
@@ -48,6 +48,7 @@ func putHistory(t *testing.T, now time.Time, period time.Duration) string {
 	b.Fires[1].SkippedBy = history.Skips{Overlap: 48}
 	b.Fires[0].ItemsFetched, b.Fires[0].ItemsProcessed = 1000, 980
 	b.Runs[0].ItemsFetched, b.Runs[0].ItemsProcessed = 70, 50
+	b.Runs = append(b.Runs, more...)
 	require.NoError(t, store.Write(t.Context(), b))
 	return "sqlite:" + file
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/history"
 	"github.com/rota-dev/rota/schedule"
 )
 
@@ -48,7 +49,10 @@ func TestRetry_RefusesWorkThatIsDone(t *testing.T) {
 
 func TestRetry_FindsFailuresInTheHistory(t *testing.T) {
 	now := time.Date(2000, 1, 1, 2, 0, 0, 0, time.UTC)
-	url := putHistory(t, now, time.Hour)
+	url := putHistory(t, now, time.Hour, history.Run{
+		Namespace: "billing", Group: "default", ID: "billing/default/tenants/3/#4-abcdefghijklm/1", Job: "tenants", Fire: now.Add(-30 * time.Minute),
+		Shard: 3, Shards: 16, Attempt: 1, Trigger: 4, Instance: "web-1", Ended: now.Add(-29 * time.Minute), Outcome: history.Failed,
+	})
 	inFleet(t, func(t *testing.T, f *fleet) {
 		runs := make(chan *executor.Run, 100)
 		f.start("web-1", nil, executor.Job{Name: "tenants", Schedule: schedule.Every(time.Hour), Shards: 16, Handler: executor.HandlerFunc(
@@ -66,5 +70,33 @@ func TestRetry_FindsFailuresInTheHistory(t *testing.T) {
 		assert.Contains(t, r.out, "retries shard 7 of fire 2000-01-01T01:00:00Z of tenants: trigger #1")
 		time.Sleep(time.Second)
 		assert.Equal(t, "billing/default/tenants/7/2000-01-01T01:00:00Z", (<-runs).Key)
+
+		r = f.run("retry tenants --fire 01:30 --history '" + url + "'")
+		assert.Equal(t, exit.NotMet, r.code, r.out)
+		assert.Contains(t, r.err, "the failure of trigger #4 is in the history only, which does not have its parameter: trigger the job again")
+	})
+}
+
+func TestRetry_NeedsTheParameterOfATrigger(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		params := make(chan string, 100)
+		f.start("web-1", nil, executor.Job{Name: "purge", Param: "all", Handler: executor.HandlerFunc(func(_ context.Context, r *executor.Run) error {
+			params <- r.Param
+			return errors.New("no")
+		})})
+		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
+		at := time.Now().UTC().Format(time.RFC3339)
+		require.Equal(t, exit.OK, f.run("trigger purge --param tenant-7").code)
+		time.Sleep(time.Second)
+		r := f.run("retry purge --fire " + at)
+		assert.Equal(t, exit.NotMet, r.code, r.out)
+		assert.Contains(t, r.err, "--param names the parameter of a trigger")
+		assert.Contains(t, r.err, "trigger #1 had a parameter of its own, which is not on record: name it (--again")
+		r = f.run("retry purge --param tenant-7 --fire " + at)
+		assert.Equal(t, exit.OK, r.code, r.err)
+		time.Sleep(time.Second)
+		assert.Equal(t, "tenant-7", <-params)
+		assert.Equal(t, "tenant-7", <-params)
+		assert.Empty(t, params)
 	})
 }

@@ -56,12 +56,20 @@ func (c *Source) FailedShards(ctx context.Context, cmd *cobra.Command, job strin
 		for i := range runs {
 			total = max(total, runs[i].Shards)
 		}
+		if err != nil {
+			return err
+		}
+		ofFire := "/" + fire.UTC().Format(time.RFC3339Nano) + "/" // before the attempt, and the trigger of a retry
 		for _, shard := range slices.Sorted(maps.Keys(last)) {
-			if last[shard].Outcome.IsFailure() {
+			switch run := last[shard]; {
+			case !run.Outcome.IsFailure():
+			case run.Trigger > 0 && !strings.Contains(run.ID, ofFire):
+				return &exit.Error{Code: exit.NotMet, Err: fmt.Errorf("retry %q: the failure of trigger #%d is in the history only, which does not have its parameter: trigger the job again", job, run.Trigger)}
+			default:
 				failed = append(failed, shard)
 			}
 		}
-		return err
+		return nil
 	})
 	return failed, total, err
 }
