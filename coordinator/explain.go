@@ -37,7 +37,7 @@ type Answer struct {
 	Summary string // one or two sentences
 	Do      string // the remedy; empty if none is needed or possible
 	// Verb is the method of Operator that a part of Do is about, for the Shards and the Fire of the answer:
-	// "Cancel", "Disable", "Enable", "Override", "Reset", "Resume", "ResumeGroup", "Retry" or "Trigger".
+	// "Cancel", "Disable", "Enable", "Reset", "Resume", "ResumeGroup", "Retry" or "Trigger".
 	// It is empty if no method helps. "Disable" is for Instance, whose shards are to move. "History" is no method: the
 	// run history, see package history, has the outcome of the fire.
 	Verb, Instance string

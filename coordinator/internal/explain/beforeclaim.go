@@ -390,7 +390,7 @@ func (s *subject) explainUnowned() result {
 		wanted = s.Stored.RunOn
 	}
 	reasons, remedies := map[string][]string{}, map[string]bool{}
-	verb, offers, free := Verb(""), 0, 0
+	offers, free := 0, 0
 	for _, inc := range sortedKeys(s.Members) {
 		m := s.Members[inc]
 		if !s.isLive(inc) || !m.Offers(s.Job) {
@@ -406,8 +406,7 @@ func (s *subject) explainUnowned() result {
 		case s.Group.Excludes(&m) || s.Control != nil && s.Control.Excludes(&m):
 			reason, remedy = "disabled", "enable the instance or its host"
 		case !record.HasLabels(m.Labels, wanted):
-			reason, remedy = "without the labels "+record.LabelsText(wanted), "start an instance with the labels; or override RunOn, or correct it and raise Revision"
-			verb = Override
+			reason, remedy = "without the labels "+record.LabelsText(wanted), "start an instance with the labels; or correct RunOn and raise Revision"
 		case m.Blocked[s.Job].Has(s.shard):
 			reason, remedy = "with a handler of an earlier session that has not returned", "end that process"
 		default:
@@ -431,7 +430,7 @@ func (s *subject) explainUnowned() result {
 	if len(all) == 0 {
 		return stop(s.adviseUnoffered(), "%s: %s", detail, planning.UnofferedProblem)
 	}
-	return stop(strings.Join(sortedKeys(remedies), "; "), "%s: %s, and none may own it (%s)", detail, offer(offers), strings.Join(all, "; ")).with(verb)
+	return stop(strings.Join(sortedKeys(remedies), "; "), "%s: %s, and none may own it (%s)", detail, offer(offers), strings.Join(all, "; "))
 }
 
 // nameSome joins names and counts those after the first few.

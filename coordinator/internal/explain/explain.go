@@ -55,7 +55,6 @@ const (
 	Cancel      Verb = "Cancel"
 	Disable     Verb = "Disable" // an instance, so that its shards move
 	Enable      Verb = "Enable"
-	Override    Verb = "Override"
 	Reset       Verb = "Reset"
 	Resume      Verb = "Resume"
 	ResumeGroup Verb = "ResumeGroup"

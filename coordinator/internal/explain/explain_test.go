@@ -535,7 +535,7 @@ func TestExplain_NamesTheVerbThatHelps(t *testing.T) {
 		}},
 		"stopped":  {Resume, "", func(r *Records) { r.Plan.Stopped, r.Plan.Epochs[0].Until = true, at(4)+1 }},
 		"disabled": {Enable, "", func(r *Records) { r.Plan.Disabled = shardset.Of(0) }},
-		"labels":   {Override, "", func(r *Records) { r.disown(); r.Stored.RunOn = map[string]string{"gpu": "yes"} }},
+		"labels":   {"", "", func(r *Records) { r.disown(); r.Stored.RunOn = map[string]string{"gpu": "yes"} }},
 		"awaited": {Disable, "a", func(r *Records) {
 			r.expire(incA)
 			r.editMember(incA, func(m *record.Member) { m.RestartGrace = record.Duration(time.Minute) })

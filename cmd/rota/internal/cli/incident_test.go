@@ -84,6 +84,21 @@ jobs:
 	require.NoError(s.t, os.WriteFile(s.file(), []byte(text), 0o600))
 }
 
+// editFile replaces a part of the file, and has the fleet read it again.
+func (s *scene) editFile(part, by string) {
+	text, err := os.ReadFile(s.file())
+	require.NoError(s.t, err)
+	require.Contains(s.t, string(text), part)
+	require.NoError(s.t, os.WriteFile(s.file(), []byte(strings.Replace(string(text), part, by, 1)), 0o600))
+	s.reload()
+}
+
+func (s *scene) reload() {
+	for _, p := range s.fleet {
+		require.NoError(s.t, syscall.Kill(p.Pid(), syscall.SIGHUP))
+	}
+}
+
 func (s *scene) file() string { return filepath.Join(s.dir, "jobs.yaml") }
 
 // start starts an instance.
@@ -230,9 +245,7 @@ func (s *scene) begin() {
 		}
 		at = time.Now().Add(lead)
 		s.writeFile(at, revision)
-		for _, p := range s.fleet {
-			require.NoError(s.t, syscall.Kill(p.Pid(), syscall.SIGHUP))
-		}
+		s.reload()
 	}
 	await(s, "jobs ledger", "all runs have ended", func(v view.Jobs) bool { return v.Jobs[0].Counts.Succeeded == 3 })
 	await(s, "jobs rebuild", "it is paused", func(v view.Jobs) bool { return v.Jobs[0].State == view.Paused })
@@ -253,7 +266,7 @@ func (s *scene) mendFourFaults() {
 
 	s.tell("no instance may own the shards")
 	s.show("explain invoices", exit.NotMet)
-	s.show("override invoices run_on.zone=a --reason 'no GPU until Monday'", 0)
+	s.editFile(`, run_on: {gpu: "yes"}`, ", revision: 1")
 	s.show("wait invoices --for ok", 0)
 
 	s.tell("a shard failed")

@@ -58,7 +58,7 @@ func TestCommandOf(t *testing.T) {
 	at := time.Date(2026, 5, 4, 3, 0, 0, 0, time.UTC)
 	for verb, want := range map[string]string{
 		"Cancel": "rota cancel 'night run' --shard 0-1,7", "Disable": "rota drain web-1", "Enable": "rota enable 'night run' --shards 0-1,7",
-		"Override": "rota override 'night run' run_on.LABEL=VALUE", "Reset": "rota reset 'night run'", "Resume": "rota resume 'night run'",
+		"Reset": "rota reset 'night run'", "Resume": "rota resume 'night run'",
 		"ResumeGroup": "rota resume --all", "Retry": "rota retry 'night run' --fire 2026-05-04T03:00:00Z",
 		"Trigger": "rota trigger 'night run' --shards 0-1,7", "": "",
 	} {

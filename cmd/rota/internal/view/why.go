@@ -65,8 +65,6 @@ func commandOf(job string, a *coordinator.Answer, historyFlags string) string {
 		return fmt.Sprintf("rota enable %s --shards %s", job, Ranges(a.Shards))
 	case "History":
 		return fmt.Sprintf("rota runs %s --fire %s%s", job, a.Fire.UTC().Format(time.RFC3339Nano), historyFlags)
-	case "Override":
-		return fmt.Sprintf("rota override %s run_on.LABEL=VALUE", job)
 	case "Reset":
 		return "rota reset " + job
 	case "Resume":
