@@ -87,7 +87,7 @@ func (o *Operator) Retry(ctx context.Context, job string, fire time.Time, option
 			return "", err
 		}
 		r.control, r.shards, r.total, r.again, r.now = c, def.Shards, options.Total, options.Again, record.InstantOf(time.Now())
-		r.hasParam = options.Param != ""
+		r.hasParam, r.compile = options.Param != "", o.compile
 		if options.Shards != nil {
 			r.asked = &asked
 		}
@@ -155,7 +155,8 @@ type retry struct {
 	asked      *shardset.Set // nil: those that failed
 	total      int           // the number of shards at the fire; zero: that on record
 	again      bool
-	hasParam   bool // the request has a parameter
+	hasParam   bool         // the request has a parameter
+	compile    due.Compiler // nil if the schedules of jobs are not known
 	now        record.Instant
 	shards     int // of the definition
 	control    *record.Control
@@ -279,9 +280,9 @@ func (r *retry) refuse(s int, f *record.Failure) string {
 			return fmt.Sprintf("backfill %d of it is pending", b.Number)
 		}
 	}
-	total, isDue := r.findTotal(s, f)
-	if isDue {
-		return "its run is still due"
+	total, why := r.findTotal(s, f)
+	if why != "" {
+		return why
 	}
 	last := r.control.Retries.Last(r.fire, work, s)
 	if last != nil && (f == nil || f.Trigger < last.Trigger) {
@@ -300,9 +301,9 @@ func (r *retry) refuse(s int, f *record.Failure) string {
 	return ""
 }
 
-// findTotal returns the number of shards that the job had at the fire, zero if it is not known, and whether shard s
-// has not yet claimed the fire.
-func (r *retry) findTotal(s int, f *record.Failure) (total int, isDue bool) {
+// findTotal returns the number of shards that the job had at the fire, zero if it is not known, or why there is no work
+// of the fire that shard s has claimed.
+func (r *retry) findTotal(s int, f *record.Failure) (total int, why string) {
 	total = r.total
 	if f != nil {
 		if f.Total > 0 {
@@ -310,10 +311,11 @@ func (r *retry) findTotal(s int, f *record.Failure) (total int, isDue bool) {
 		} else if e, ok := r.plan.Epoch(f.Epoch); ok {
 			total = e.Job().Shards
 		}
-		return total, false
+		return total, ""
 	}
+	const isDue = "its run is still due"
 	if r.fire > r.now {
-		return total, true
+		return total, isDue
 	}
 	for i := range r.plan.Epochs {
 		e := &r.plan.Epochs[i]
@@ -321,9 +323,27 @@ func (r *retry) findTotal(s int, f *record.Failure) (total int, isDue bool) {
 			continue
 		}
 		ref := record.Ref{Epoch: e.Number, Fire: r.fire, Attempt: 1}
-		return e.Job().Shards, !r.watermarks.Of(s).Covers(ref)
+		switch {
+		case r.lacksFire(e):
+			return 0, "the schedule has no fire at that instant, and no failed run of that time is on record; the time of a trigger is exact to the nanosecond"
+		case !r.watermarks.Of(s).Covers(ref):
+			return 0, isDue
+		}
+		return e.Job().Shards, ""
 	}
-	return total, false
+	return total, ""
+}
+
+// lacksFire reports whether the schedule of an epoch is known not to have the fire.
+func (r *retry) lacksFire(e *record.Epoch) bool {
+	if r.compile == nil || e.Job().After != nil {
+		return false
+	}
+	p, err := r.compile(e.Def)
+	if err != nil || due.CountsEnds(p) {
+		return false
+	}
+	return p.SkipDue(r.fire.Time().Add(-1), time.Time{}, r.fire.Time()).Skipped == 0
 }
 
 func (d *retryDecision) refuse(shards shardset.Set, why string) {

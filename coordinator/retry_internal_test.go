@@ -3,10 +3,12 @@ package coordinator
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 )
@@ -49,6 +51,11 @@ func TestRetry_Decides(t *testing.T) {
 			r.watermarks = nil
 			r.plan.Epochs = []record.Epoch{epochOf(t, 1, 3, fire-1, 0)}
 		}, nil, "", "2 its run is still due"},
+		"refuses an instant that the schedule does not have": {func(r *retry) {
+			ask(r, 2)
+			r.total, r.plan.Epochs = 3, []record.Epoch{epochOf(t, 1, 3, fire-1, 0)}
+			r.compile = func(json.RawMessage) (due.Program, error) { return noFires{}, nil }
+		}, nil, "", "2 the schedule has no fire at that instant, and no failed run of that time is on record; the time of a trigger is exact to the nanosecond"},
 		"refuses a fire to come":                                  {func(r *retry) { ask(r, 2); r.now = fire - 1 }, nil, "", "2 its run is still due"},
 		"refuses a run in progress, and retries the other shards": {func(r *retry) { r.running = record.Runs{group(0, 2, 0)} }, []int{1}, "", "0 a run is in progress"},
 		"refuses a pending attempt":                               {func(r *retry) { r.pending = record.Runs{group(0, 2, 0)} }, []int{1}, "", "0 another attempt is pending"},
@@ -118,6 +125,11 @@ func TestRetry_Decides(t *testing.T) {
 		})
 	}
 }
+
+// noFires is the program of a job that runs when it is triggered only.
+type noFires struct{ due.Program }
+
+func (noFires) SkipDue(_, _, _ time.Time) due.Due { return due.Due{} }
 
 // epochOf returns an epoch of a job with so many shards.
 func epochOf(t *testing.T, number, shards int, from, until record.Instant) record.Epoch {
