@@ -141,7 +141,15 @@ func (o *output) tail() string {
 	return o.tailLocked()
 }
 
-func (o *output) tailLocked() string { return strings.ToValidUTF8(string(o.kept), "") }
+func (o *output) tailLocked() string {
+	kept := o.kept
+	for range utf8.UTFMax - 1 { // the rest of a character that was cut
+		if len(o.kept) == maxTail && !utf8.RuneStart(kept[0]) {
+			kept = kept[1:]
+		}
+	}
+	return strings.ToValidUTF8(string(kept), string(utf8.RuneError))
+}
 
 // filter is a filter of users. It accepts each write, as os/exec would close the pipe of the program otherwise.
 type filter struct {

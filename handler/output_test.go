@@ -36,7 +36,7 @@ func TestOutput_IsLoggedLineByLine(t *testing.T) {
 	assert.Equal(t, []string{
 		"stdout: first", "stderr: warning", "stdout: second", "stdout: third \uFFFD line", "stdout: last", "stderr: x",
 	}, log.lines())
-	assert.Equal(t, "first\nsecwarning\r\nond\n\n\r\nthird  line\nlastx", o.tail())
+	assert.Equal(t, "first\nsecwarning\r\nond\n\n\r\nthird \ufffd line\nlastx", o.tail())
 }
 
 func TestOutput_LinesAreBounded(t *testing.T) {
@@ -127,6 +127,12 @@ func TestOutput_KeepsTheEnd(t *testing.T) {
 		assert.Equal(t, all.String()[max(0, all.Len()-maxTail):], o.tail())
 	}
 	assert.LessOrEqual(t, cap(o.kept), 2*maxTail)
+}
+
+func TestOutput_TailHasAMarkForBytesThatAreNotUTF8(t *testing.T) {
+	o := newOutput(slog.New(slog.DiscardHandler), 0)
+	_, _ = o.stream("stdout").Write([]byte("caf\xe9 latin1"))
+	assert.Equal(t, "caf\uFFFD latin1", o.tail())
 }
 
 func TestOutput_TailBeginsWithAWholeCharacter(t *testing.T) {
