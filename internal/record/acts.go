@@ -1,6 +1,9 @@
 package record
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Act is an operator's act: who did what, when and why. Acts are for people; no decision depends on
 // them.
@@ -35,6 +38,27 @@ func (as Acts) With(a Act) Acts {
 	kept := as[max(0, len(as)+1-MaxActs):]
 	return append(kept[:len(kept):len(kept)], a.Shortened())
 }
+
+// Supersede reports whether as, of a record that a process remembers, are later acts than those of the stored record: all that
+// an operator has done to the stored one is among them, and they have more. What instances have restored does not count.
+func (as Acts) Supersede(stored Acts) bool {
+	if len(stored) == 0 || len(as) == 0 { // an older version keeps no acts
+		return false
+	}
+	for _, a := range stored {
+		if !a.isFromMemory() && !slices.Contains(as, a) && a.At >= as[0].At { // the oldest may have been dropped
+			return false
+		}
+	}
+	return slices.ContainsFunc(as, func(a Act) bool { return !a.isFromMemory() && !slices.Contains(stored, a) })
+}
+
+// AreFromMemory reports whether instances alone have written a record, by what they remembered.
+func (as Acts) AreFromMemory() bool {
+	return len(as) > 0 && !slices.ContainsFunc(as, func(a Act) bool { return !a.isFromMemory() })
+}
+
+func (a Act) isFromMemory() bool { return a.By == ByRota && a.Reason == FromMemory }
 
 // Hold is a pause, or a stop of a schedule, that is in force.
 type Hold struct {

@@ -198,7 +198,11 @@ func describeLoss(in *record.Incident, key registry.Key) Finding {
 		what = "the store was set back to an earlier state"
 	}
 	unknown := ""
-	if !in.Operators {
+	switch {
+	case in.Operators:
+	case in.Kind == record.IncidentRewound:
+		unknown = "; what operators have changed since that state, no instance knew, but for pauses, disabled shards and overrides of jobs without a control record in it"
+	default:
 		unknown = "; which instances and hosts were disabled, and who paused what, no instance knew"
 	}
 	return Finding{

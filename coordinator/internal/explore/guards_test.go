@@ -100,7 +100,8 @@ var guardSites = []guardSite{
 	{"Member.readMeta Create", []string{"operate: first other"}},
 	{"Member.readMeta Set", []string{"operate: set other"}},
 	{"Member.recordRestored Set", []string{"operate: set other"}},
-	{"Member.restoreIntents Create", []string{"operate: first control"}},
+	{"Member.restoreIntent Create", []string{"operate: first control"}},
+	{"Member.restoreIntent Set", []string{"operate: set other"}},
 
 	{"Writes.commitThen Alive", []string{"save: alive", "operate: alive"}},
 	{"Ownership.Save Create", []string{"save: first state"}},

@@ -125,6 +125,36 @@ func TestStoreLoss_Wiped(t *testing.T) {
 		assert.Equal(t, []int{3}, st.Disabled.Shards)
 		assert.Equal(t, "lee", st.RetiredBy.By)
 	})
+	membertest.RunBubble(t, "has what a leader knew also if a follower has restored the bare pause before", func(t *testing.T, g *membertest.Group) {
+		op := startPaused(t, g, 3)
+		until := time.Now().Add(3 * time.Hour)
+		require.NoError(t, op.As("kim", "quarter end").PauseUntil(t.Context(), "held", until))
+		require.NoError(t, op.As("lee", "").PauseGroup(t.Context()))
+		time.Sleep(time.Minute)
+		heal := g.Server.Partition("a")
+		g.Server.Wipe()
+		time.Sleep(5 * time.Minute)
+		st, err := op.Intent(t.Context(), "held")
+		require.NoError(t, err)
+		require.Equal(t, record.FromMemory, st.HeldBy.Reason, "restored by a follower")
+		heal()
+		time.Sleep(5 * time.Minute)
+		st, err = op.Intent(t.Context(), "held")
+		require.NoError(t, err)
+		assert.Equal(t, "kim", st.HeldBy.By)
+		assert.WithinDuration(t, until, st.Until, 0)
+		group, err := op.Acts(t.Context(), "")
+		require.NoError(t, err)
+		assert.Equal(t, "lee", group[0].By)
+		loss, err := op.StoreLoss(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, 3, loss.Restored, "each record once")
+		assert.True(t, loss.Complete)
+		require.NoError(t, op.ResumeGroup(t.Context()))
+		time.Sleep(3 * time.Hour)
+		runs, _, _ := takeRuns(g)
+		assert.NotZero(t, runs["held"], "the pause has ended")
+	})
 	membertest.RunBubble(t, "of which only a follower knows is restored from its plans, and the rest is named", func(t *testing.T, g *membertest.Group) {
 		op := startPaused(t, g, 2)
 		require.NoError(t, g.Members[0].Override(t.Context(), "free", coordinator.Override{Policies: map[string]any{"max_attempts": 7}}))
@@ -346,6 +376,62 @@ func TestStoreLoss_Rewound(t *testing.T) {
 		for _, w := range g.Members {
 			assert.Equal(t, 1, w.Log.Count(lossLine), w.Instance())
 		}
+	})
+}
+
+func TestStoreLoss_RewoundIntents(t *testing.T) {
+	// begin saves a store in which a job has been paused and resumed, and changes its intent afterwards.
+	begin := func(t *testing.T, g *membertest.Group) (op *coordinator.Operator, rewind func()) {
+		defs := []string{coordtest.Def("free", 0, 4, ""), coordtest.Def("held", 0, 2, "")}
+		g.Start("a", defs...)
+		g.Start("b", defs...)
+		op, _ = g.NewOperator()
+		require.NoError(t, op.As("kim", "").Pause(t.Context(), "held"))
+		require.NoError(t, op.As("kim", "").Resume(t.Context(), "held"))
+		membertest.SleepToMinute(2)
+		rewind = g.Server.Save()
+		require.NoError(t, op.As("kim", "quarter end").Pause(t.Context(), "held"))
+		require.NoError(t, op.As("kim", "").Disable(t.Context(), coordinator.Scope{Job: "held", Shards: []int{1}}))
+		membertest.SleepToMinute(6)
+		return op, rewind
+	}
+	membertest.RunBubble(t, "are restored by a leader over those of the earlier state", func(t *testing.T, g *membertest.Group) {
+		op, rewind := begin(t, g)
+		takeRuns(g)
+		rewind()
+		time.Sleep(10 * time.Minute)
+		st, err := op.Intent(t.Context(), "held")
+		require.NoError(t, err)
+		assert.True(t, st.Paused)
+		assert.Equal(t, "quarter end", st.HeldBy.Reason)
+		assert.Equal(t, []int{1}, st.Disabled.Shards)
+		runs, _, _ := takeRuns(g)
+		assert.Zero(t, runs["held"])
+		loss, err := op.StoreLoss(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, 1, loss.Restored)
+	})
+	membertest.RunBubble(t, "stay as an operator has changed them since", func(t *testing.T, g *membertest.Group) {
+		op, rewind := begin(t, g)
+		heal := [2]func(){g.Server.Partition("a"), g.Server.Partition("b")}
+		rewind()
+		require.NoError(t, op.As("lee", "").Disable(t.Context(), coordinator.Scope{Job: "held", Shards: []int{0}}))
+		heal[0]()
+		heal[1]()
+		time.Sleep(10 * time.Minute)
+		st, err := op.Intent(t.Context(), "held")
+		require.NoError(t, err)
+		assert.False(t, st.Paused)
+		assert.Equal(t, []int{0}, st.Disabled.Shards)
+	})
+	membertest.RunBubble(t, "that no instance remembers are named as lost", func(t *testing.T, g *membertest.Group) {
+		op, rewind := begin(t, g)
+		g.Server.Partition("a") // the leader, for good
+		rewind()
+		time.Sleep(10 * time.Minute)
+		d, err := op.Diagnose(t.Context())
+		require.NoError(t, err)
+		assert.Contains(t, d.Findings[0].What, "what operators have changed since that state, no instance knew")
 	})
 }
 

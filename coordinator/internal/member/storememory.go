@@ -100,15 +100,22 @@ func (s *storeMemory) adopt(meta *record.Meta, joinCommit uint64) {
 	*s = storeMemory{id: meta.ID, seq: joinCommit, fence: max(s.fence, meta.FenceBase+joinCommit)}
 }
 
+// rememberedIntent is a control record as a member that remembers it restores it.
+type rememberedIntent struct {
+	value []byte
+	acts  record.Acts // nil unless the member led, and so knows them
+}
+
 // restoreIntents writes the intents that the member remembers and the store lacks, and returns how many
-// control records it has written. Records that exist stay: an operator may have stored them since.
+// control records it has written. Records that exist stay, since an operator may have stored them, unless a
+// member that led knows that nobody has: then they are of an earlier state, or restored by a member that knew less.
 func (m *Member) restoreIntents(ctx context.Context) (written int, err error) {
 	now := record.InstantOf(m.Clock())
-	values := map[registry.Key][]byte{}
-	put := func(key registry.Key, v any) {
+	intents := map[registry.Key]rememberedIntent{}
+	put := func(key registry.Key, v any, acts record.Acts) {
 		value, encodeErr := record.EncodeChecked(v)
 		err = errors.Join(err, encodeErr)
-		values[key] = value
+		intents[key] = rememberedIntent{value, acts}
 	}
 	group := m.seen.group
 	for segment, p := range m.seen.plans {
@@ -116,8 +123,8 @@ func (m *Member) restoreIntents(ctx context.Context) (written int, err error) {
 		if c == nil {
 			c = p.Intent()
 		}
-		if c, held := c.Remembered(now); held {
-			put(m.Keys.Control(segment), c)
+		if remembered, held := c.Remembered(now); held {
+			put(m.Keys.Control(segment), remembered, c.Acts)
 		}
 		if group == nil && p.GroupPause != nil {
 			group = &record.GroupControl{Paused: true}
@@ -125,23 +132,60 @@ func (m *Member) restoreIntents(ctx context.Context) (written int, err error) {
 	}
 	if group != nil {
 		if g, held := group.Remembered(now); held {
-			put(m.Keys.GroupControl(), g)
+			put(m.Keys.GroupControl(), g, group.Acts)
 		}
 	}
 	if err != nil {
 		return 0, err
 	}
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		_, err := registry.Apply(ctx, m.Reg, registry.Txn{Then: []registry.Op{registry.Create(key, values[key])}})
-		switch {
-		case errors.Is(err, registry.ErrConflict):
-		case err != nil:
+	for _, key := range slices.Sorted(maps.Keys(intents)) {
+		first, err := m.restoreIntent(ctx, key, intents[key])
+		if err != nil {
 			return written, fmt.Errorf("restore %s from memory: %w", key, err)
-		default:
+		}
+		if first {
 			written++
 		}
 	}
 	return written, nil
+}
+
+// restoreIntent writes one control record, and reports whether no other member had written it from memory before.
+func (m *Member) restoreIntent(ctx context.Context, key registry.Key, intent rememberedIntent) (first bool, err error) {
+	for {
+		op, stored := registry.Create(key, intent.value), record.Acts(nil)
+		switch e, err := m.Reg.Get(ctx, key, Fresh); {
+		case errors.Is(err, registry.ErrNotFound):
+		case errors.Is(err, registry.ErrForeign):
+			return false, nil // the leader and diagnosis report it
+		case err != nil:
+			return false, err
+		default:
+			if stored = m.storedActs(e); !intent.acts.Supersede(stored) {
+				return false, nil
+			}
+			op = registry.Set(key, e.Modified, intent.value)
+		}
+		_, err = registry.Apply(ctx, m.Reg, registry.Txn{Then: []registry.Op{op}})
+		if !errors.Is(err, registry.ErrConflict) {
+			return err == nil && !stored.AreFromMemory(), err
+		}
+	}
+}
+
+// storedActs returns the acts of a stored control record, nil if it cannot be read.
+func (m *Member) storedActs(e registry.Entry) record.Acts {
+	if e.Key == m.Keys.GroupControl() {
+		if c, err := record.DecodeGroupControl(e.Value); err == nil {
+			return c.Acts
+		}
+		return nil
+	}
+	c, err := record.DecodeControl(e.Value)
+	if err != nil {
+		return nil
+	}
+	return c.Acts
 }
 
 // recordRestored adds to the incident what the member has written from memory.
@@ -183,12 +227,20 @@ func (m *Member) handleLoss(ctx context.Context, meta *record.Meta) error {
 	}
 	m.seen.reported = meta.ID
 	lost := []string{"watermarks, pending triggers and retries, counts, checkpoints"}
-	if !m.seen.led() {
+	switch {
+	case m.seen.led():
+	case meta.Incident.Kind == record.IncidentRewound:
+		lost = append(lost, "changes since that state of control records that it has, as far as no other instance remembers them")
+	default:
 		lost = append(lost, "disabled instances and hosts, who paused what, as far as no other instance remembers them")
+	}
+	restored := "this instance has restored no pause, disabled shard or override"
+	if written > 0 {
+		restored = "the pauses, disabled shards and overrides of the restored control records are in force again"
 	}
 	m.Log.Error("the store has lost records: it was wiped, replaced or set back", "kind", meta.Incident.Kind, "from", m.seen.id, "id", meta.ID,
 		"seen_commit", m.seen.seq, "lost", strings.Join(lost, "; "), "restored", written, "fence_base", meta.FenceBase,
-		"next", "fences continue above those that instances have seen; pauses, disabled shards and overrides that instances remember are in force again",
+		"next", "fences continue above those that instances have seen; "+restored,
 		"remedy", "restore the store, or run: rota restore FILE, if there is a dump; check: rota acts, rota jobs; then: rota acknowledge")
 	return nil
 }

@@ -28,7 +28,7 @@ func RestoreCommand(s *settings.Settings) *cobra.Command {
 		Short: "Store the definitions and intents of a dump that are missing or cannot be read",
 		Long: `Restore reads a dump (- is the standard input), and stores its definitions and intents in the group:
 pauses, stopped schedules, and what is disabled. Records that exist are kept, unless they cannot be
-read. Pending triggers, watermarks, runs and checkpoints are not restored: each job begins with its
+read, or instances have restored them from memory. Pending triggers, watermarks, runs and checkpoints are not restored: each job begins with its
 next fire. The record of the namespace is restored if it cannot be read.
 
 The dump must have been made with --params. If the store is another one than the dump's, fences
@@ -230,8 +230,9 @@ func (f *File) continueDumped(ctx context.Context, s *settings.Settings, reg reg
 // isDamaged reports whether an error of a decoder is about the record, and not about its format, which is that of a newer version.
 func isDamaged(err error) bool { return err != nil && !errors.Is(err, record.ErrNewerFormat) }
 
-// replaceDamaged replaces a record that exists and cannot be read. It reports whether it has.
-func replaceDamaged(ctx context.Context, reg registry.Registry, key registry.Key, value []byte, to record.Keys) (replaced bool, err error) {
+// replaceWorse replaces a record that exists and cannot be read, or that instances have written from what little they remembered. It
+// reports whether it has.
+func replaceWorse(ctx context.Context, reg registry.Registry, key registry.Key, value []byte, to record.Keys) (replaced bool, err error) {
 	e, err := reg.Get(ctx, key, registry.ReadOptions{Fresh: true})
 	if errors.Is(err, registry.ErrForeign) || errors.Is(err, registry.ErrNotFound) {
 		return false, nil
@@ -240,15 +241,22 @@ func replaceDamaged(ctx context.Context, reg registry.Registry, key registry.Key
 		return false, err
 	}
 	var damage error
+	var acts record.Acts
 	switch {
 	case key == to.GroupControl():
-		_, damage = record.DecodeGroupControl(e.Value)
+		var c *record.GroupControl
+		if c, damage = record.DecodeGroupControl(e.Value); damage == nil {
+			acts = c.Acts
+		}
 	case key.Dir() == to.Controls():
-		_, damage = record.DecodeControl(e.Value)
+		var c *record.Control
+		if c, damage = record.DecodeControl(e.Value); damage == nil {
+			acts = c.Acts
+		}
 	default:
 		_, _, damage = record.DecodeDefinition(e.Value)
 	}
-	if !isDamaged(damage) {
+	if !isDamaged(damage) && !acts.AreFromMemory() {
 		return false, nil
 	}
 	_, err = registry.Apply(ctx, reg, registry.Txn{Then: []registry.Op{registry.Set(key, e.Modified, value)}})
@@ -278,7 +286,7 @@ func (f *File) store(ctx context.Context, s *settings.Settings, entries map[regi
 		_, err := registry.Apply(ctx, reg, registry.Txn{Then: []registry.Op{registry.Create(key, entries[key])}})
 		switch {
 		case errors.Is(err, registry.ErrConflict):
-			mended, err := replaceDamaged(ctx, reg, key, entries[key], to)
+			mended, err := replaceWorse(ctx, reg, key, entries[key], to)
 			if err != nil {
 				return v, fmt.Errorf("after %d records: record %s: %w", stored, key, err)
 			}
@@ -299,7 +307,7 @@ func (f *File) store(ctx context.Context, s *settings.Settings, entries map[regi
 	}
 	v.Text = fmt.Sprintf("stored %d records, kept %d that exist", stored, kept)
 	if replaced > 0 {
-		v.Text += fmt.Sprintf(", replaced %d that could not be read", replaced)
+		v.Text += fmt.Sprintf(", replaced %d that could not be read or were restored from memory", replaced)
 	}
 	if acknowledged {
 		v.Text += "; the loss of records is acknowledged"
