@@ -35,7 +35,8 @@ type Status struct {
 	NextFire time.Time
 	// Overdue is the oldest fire that is due for a shard and not claimed: because the shard has no
 	// owner, or its last run has not ended, or its owner is late. It is zero if there is none, if
-	// the job is paused or retiring, or if the Operator has no compiler. If fires count from the ends of runs, as with
+	// the job is paused or retiring, or if the Operator has no compiler. Fires that a run on time overlaps do not count if the
+	// job skips them (executor.SkipOverlapping). If fires count from the ends of runs, as with
 	// schedule.Always and FixedDelay, a shard that runs has no due fire, and a run that is to be made again
 	// counts from when it became pending.
 	Overdue time.Time
@@ -280,7 +281,7 @@ func (r *jobRecords) status(programs map[int]due.Program, now time.Time) Status 
 	}
 	if r.plan != nil {
 		st.addProgress(r.plan, done)
-		progress, all := due.Progress{Watermarks: done.Watermarks, Running: done.Running.Shards(), Pending: due.PendingOf(r.plan, handedBack...)}, shardset.Range(0, r.plan.Shards())
+		progress, all := due.NewProgress(done.Watermarks, done.Running, due.PendingOf(r.plan, handedBack...)), shardset.Range(0, r.plan.Shards())
 		st.Overdue = due.OldestUnclaimed(r.plan, programs, progress, all, record.InstantOf(now)).Time()
 		st.NextFire = due.NextFire(r.plan, programs, progress, all, now)
 		st.Failing = shardList(due.FailingShards(r.plan, programs, done.Watermarks, done.Running, failures))

@@ -25,6 +25,25 @@ func TestStats(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, executor.Stats{Namespace: "test", Group: "default", Instance: "a", Jobs: map[string]executor.JobStats{}}, e.Stats())
 	})
+	t.Run("of runs that skip the fires that they overlap are not overdue", func(t *testing.T) {
+		rotatest.Run(t, func(f *rotatest.Fleet) {
+			job := minutely(1, takes(10*time.Minute))
+			job.OnOverlap = executor.SkipOverlapping
+			e := f.Start("a", job)
+			f.NextFire("job")
+			f.Sleep(5*time.Minute + 30*time.Second)
+			assert.Equal(t, 1, e.Stats().Jobs["job"].Running)
+			assert.Zero(t, e.Stats().Jobs["job"].Overdue)
+			st, err := e.Status(t.Context(), "job")
+			require.NoError(t, err)
+			assert.Zero(t, st.Overdue)
+			f.Sleep(6 * time.Minute)
+			assert.Equal(t, 1, e.Stats().Jobs["job"].Running, "the next one")
+			st, err = e.Status(t.Context(), "job")
+			require.NoError(t, err)
+			assert.NotZero(t, st.Counts.Skipped)
+		})
+	})
 	t.Run("of runs that take longer than their period", func(t *testing.T) {
 		rotatest.Run(t, func(f *rotatest.Fleet) {
 			f.Options.Workers = 3

@@ -112,7 +112,6 @@ func (d *diagnosis) findLateFireOf(segment string, p *record.Plan, of func(runni
 		done.AddClaims(p.Owners[inc], claims)
 		handedBack = append(handedBack, due.HandedBack(&claims, p.Owners[inc]))
 	}
-	running := done.Running.Shards()
-	progress := due.Progress{Watermarks: done.Watermarks, Running: running, Pending: due.PendingOf(p, handedBack...)}
-	return due.OldestUnclaimed(p, programs, progress, of(running), d.Now)
+	progress := due.NewProgress(done.Watermarks, done.Running, due.PendingOf(p, handedBack...))
+	return due.OldestUnclaimed(p, programs, progress, of(progress.Running), d.Now)
 }

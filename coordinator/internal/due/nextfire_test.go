@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
 	"github.com/rota-dev/rota/coordinator/internal/due"
@@ -104,6 +105,30 @@ func TestDue_OfFiresThatCountFromEnds(t *testing.T) {
 			programs := map[int]due.Program{1: fromEnds{}, 2: fromEnds{}}
 			assert.Equal(t, c.overdue, due.OldestUnclaimed(p, programs, c.done, all, at(c.now)), "overdue")
 			assert.Equal(t, c.next.Time(), due.NextFire(p, programs, c.done, all, at(c.now).Time()), "next fire")
+		})
+	}
+}
+
+func TestOldestUnclaimed_OfFiresThatTheOverlapPolicySkips(t *testing.T) {
+	at, all := coordtest.At, shardset.Range(0, 2)
+	missed := coordtest.Fire(2, 1)
+	missed.Missed = true
+	for name, c := range map[string]struct {
+		overlap string
+		running record.Runs
+		want    record.Instant
+	}{
+		"none while runs last that were claimed on time": {`,"on_overlap":"skip"`, coordtest.Runs(all, coordtest.Fire(2, 1)), 0},
+		"those of a shard that does not run":             {`,"on_overlap":"skip"`, coordtest.Runs(shardset.Of(0), coordtest.Fire(2, 1)), at(3)},
+		"those behind a run that was late, too":          {`,"on_overlap":"skip"`, coordtest.Runs(all, missed), at(3)},
+		"those that wait for the run":                    {"", coordtest.Runs(all, coordtest.Fire(2, 1)), at(3)},
+		"those that cancel the run":                      {`,"on_overlap":"cancel running"`, coordtest.Runs(all, coordtest.Fire(2, 1)), at(3)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := record.DecodePlan([]byte(`{"job":"job","epochs":[{"number":1,"from":"1970-01-01T00:00:00.000000001Z","definition":{"name":"job","shards":2` + c.overlap + `}}]}`))
+			require.NoError(t, err)
+			done := due.NewProgress(record.Watermarks{}.Raise(all, coordtest.Fire(2, 1).Watermark()), c.running, nil)
+			assert.Equal(t, c.want, due.OldestUnclaimed(p, map[int]due.Program{1: coordtest.Minutely{}}, done, all, at(50)))
 		})
 	}
 }

@@ -11,7 +11,20 @@ import (
 type Progress struct {
 	Watermarks record.Watermarks
 	Running    shardset.Set // the shards with a run in progress
+	OnTime     shardset.Set // those of Running whose run was claimed on time: later fires came due during the run
 	Pending    []Pending
+}
+
+// NewProgress returns the progress of a job whose owners have these runs in progress.
+func NewProgress(watermarks record.Watermarks, running record.Runs, pending []Pending) Progress {
+	done := Progress{Watermarks: watermarks, Pending: pending}
+	for _, g := range running {
+		done.Running = done.Running.Union(g.Shards)
+		if !g.Missed {
+			done.OnTime = done.OnTime.Union(g.Shards)
+		}
+	}
+	return done
 }
 
 // Pending are pending re-runs of one record.
@@ -36,7 +49,7 @@ func HandedBack(c *record.Claims, shards shardset.Set) Pending {
 
 // OldestUnclaimed returns the oldest fire of a plan that is due for one of shards and is not claimed,
 // or not claimed again after a crash; zero if there is none. A retry counts from its own time on. Fires that the misfire policy will skip,
-// and those of disabled shards and of epochs without a program, do not count.
+// those that the overlap policy will skip when a run ends, and those of disabled shards and of epochs without a program, do not count.
 //
 // If fires count from the ends of runs, a shard that runs or has a pending re-run has no due fire, and the re-run
 // counts from when it became pending: its fire is when the shard first ran, perhaps weeks ago.
@@ -71,8 +84,11 @@ func OldestUnclaimed(p *record.Plan, programs map[int]Program, done Progress, sh
 			continue
 		}
 		of := shards
-		if CountsEnds(prog) {
+		switch {
+		case CountsEnds(prog):
 			of = free
+		case e.Job().OnOverlap == record.OverlapSkip:
+			of = shards.Minus(done.OnTime)
 		}
 		for _, group := range done.Watermarks.Split(of.Intersect(shardset.Range(0, e.Job().Shards))) {
 			note(oldestInEpoch(e, prog, group.Watermark, now))

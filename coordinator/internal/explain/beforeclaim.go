@@ -482,7 +482,13 @@ func describeRun(r record.Ref) string {
 func (s *subject) checkAhead() result {
 	for _, inc := range sortedKeys(s.runners) {
 		if run, ok := s.runners[inc].Of(s.shard); ok {
-			return stop("wait for its end, which a Timeout bounds; or cancel it", "%s has not ended on %s, and a shard has one run at a time", describeRun(run), record.InstanceOf(inc)).with(Cancel)
+			detail := fmt.Sprintf("%s has not ended on %s, and a shard has one run at a time", describeRun(run), record.InstanceOf(inc))
+			if s.trigger == 0 && s.state == notClaimed && s.epoch != nil && s.epoch.Job().OnOverlap == record.OverlapSkip && !run.Missed {
+				r := stop("only if the run hangs, cancel it; a Timeout bounds it", "%s. The job skips the fires that come due meanwhile (OnOverlap)", detail).with(Cancel)
+				r.summary = "is to be skipped, as " + detail + ": the job skips the fires that come due meanwhile (OnOverlap)"
+				return r
+			}
+			return stop("wait for its end, which a Timeout bounds; or cancel it", "%s", detail).with(Cancel)
 		}
 	}
 	for _, g := range s.pending {

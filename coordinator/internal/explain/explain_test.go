@@ -241,6 +241,16 @@ func gateCases() []gateCase {
 		{"frozen until claims are read", "frozen", Stop, func(_ *testing.T, r *Records) { r.Plan.Frozen = shardset.Of(0) }, 0, "has to read", "", "leader"},
 
 		{"an earlier run", "ahead", Stop, func(_ *testing.T, r *Records) { r.run(0, coordtest.Fire(4, 1)) }, 0, "the run of " + at(4).String() + " (attempt 1) has not ended on a", "", "Timeout"},
+		{"a run that skips the fires that it overlaps", "ahead", Stop, func(t *testing.T, r *Records) {
+			r.Plan.Epochs[0] = epoch(t, 1, coordtest.Start, `,"on_overlap":"skip"`)
+			r.run(0, coordtest.Fire(4, 1))
+		}, 0, "The job skips the fires that come due meanwhile (OnOverlap)", "is to be skipped, as the run of " + at(4).String() + " (attempt 1) has not ended on a", "only if the run hangs"},
+		{"a late run of a job that skips the fires that runs overlap", "ahead", Stop, func(t *testing.T, r *Records) {
+			r.Plan.Epochs[0] = epoch(t, 1, coordtest.Start, `,"on_overlap":"skip"`)
+			late := coordtest.Fire(4, 1)
+			late.Missed = true
+			r.run(0, late)
+		}, 0, "a shard has one run at a time", "late and still due", "Timeout"},
 		{"a run of a trigger", "ahead", Stop, func(_ *testing.T, r *Records) { r.run(0, record.Ref{Epoch: 1, Fire: at(4), Trigger: 3, Attempt: 2}) }, 0, "the run of trigger 3 (attempt 2)", "", ""},
 		{"a re-run of an earlier fire", "ahead", Stop, func(_ *testing.T, r *Records) { r.Plan.Reruns = coordtest.Runs(shardset.Of(0), coordtest.Fire(4, 2)) }, 0, "goes first", "", "wait"},
 		{"a retry of an earlier fire", "ahead", Stop, func(_ *testing.T, r *Records) {

@@ -86,7 +86,7 @@ func (s *Stats) addOwned(v claimer.JobView, me string, now record.Instant) {
 	j := s.Jobs[v.Plan.Job]
 	j.Owned = mine.Len()
 	marks := v.Claims.Watermarks.Fold(v.Plan.Watermarks, mine)
-	done := due.Progress{Watermarks: marks, Running: v.Claims.Running.Shards(), Pending: due.PendingOf(v.Plan, due.HandedBack(&v.Claims, mine))}
+	done := due.NewProgress(marks, v.Claims.Running, due.PendingOf(v.Plan, due.HandedBack(&v.Claims, mine)))
 	j.Due = earliest(j.Due, due.OldestUnclaimed(v.Plan, v.Programs, done, mine, now))
 	j.NextFire = due.NextFire(v.Plan, v.Programs, done, mine, now.Time())
 	s.Jobs[v.Plan.Job] = j
