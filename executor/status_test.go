@@ -1,7 +1,11 @@
 package executor_test
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -31,4 +35,36 @@ func TestStatus(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, minute(1), st.NextFire)
 	})
+}
+
+func TestStatus_Failing(t *testing.T) {
+	// Jobs whose watermark passes the failed run before another run has begun.
+	for name, change := range map[string]func(*executor.Job){
+		"of a fixed delay":                     func(j *executor.Job) { j.Schedule = schedule.FixedDelay(5 * time.Second) },
+		"of a job that skips what it overlaps": func(j *executor.Job) { j.OnOverlap = executor.SkipOverlapping },
+		"of a job that skips what it missed":   func(j *executor.Job) { j.OnMisfire = executor.SkipMissed },
+	} {
+		bubble(t, name, func(t *testing.T, f *fleet) {
+			handle := func(context.Context, *executor.Run) error {
+				time.Sleep(7 * time.Second)
+				return errors.New("no")
+			}
+			job := f.job(1, handle)
+			job.Schedule = schedule.Every(5 * time.Second)
+			change(&job)
+			e := f.executor("a", executor.Options{}, 1, handle)
+			require.NoError(t, e.Register(job))
+			require.NoError(t, e.Start(t.Context()))
+			time.Sleep(time.Until(minute(3).Add(100 * time.Millisecond)))
+			for range 60 {
+				time.Sleep(time.Second)
+				synctest.Wait()
+				st, err := e.Operator().Status(t.Context(), "job")
+				require.NoError(t, err)
+				if len(st.Failing) == 0 && !(job.Schedule.CountsEnds() && e.Stats().Jobs["job"].Running > 0) {
+					t.Fatalf("not failing at %v: %v running, failures %+v", time.Now(), e.Stats().Jobs["job"].Running, st.Failures)
+				}
+			}
+		})
+	}
 }

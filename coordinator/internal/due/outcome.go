@@ -7,7 +7,8 @@ import (
 
 // FailingShards returns the shards whose last ended run failed, as far as the failures on record name them. A run that
 // has not ended changes nothing; of jobs whose fires count from the ends of runs, a shard that runs counts as healthy, since
-// the run of a daemon lasts. A skipped fire also ends a failure, unless the leader skipped it for a job that follows others.
+// the run of a daemon lasts. A skipped fire also ends a failure, unless it came due before the end of the failed run, or the leader skipped
+// it for a job that follows others.
 func FailingShards(p *record.Plan, programs map[int]Program, watermarks record.Watermarks, running record.Runs, failures []record.Failure) shardset.Set {
 	var failing []int
 	for i := range failures {
@@ -15,7 +16,7 @@ func FailingShards(p *record.Plan, programs map[int]Program, watermarks record.W
 		for shard := range f.Shards.All() {
 			mark := watermarks.Of(shard)
 			run, runs := running.Of(shard)
-			if !runs && isLastEnd(f, mark) || runs && isLastBefore(f, p, programs, mark, run) {
+			if !runs && (isLastEnd(f, mark) || isPassed(f, programs, mark)) || runs && isLastBefore(f, p, programs, mark, run) {
 				failing = append(failing, shard)
 			}
 		}
@@ -29,6 +30,18 @@ func isLastEnd(f *record.Failure, mark record.Watermark) bool {
 		return f.Trigger == mark.Trigger && f.At >= mark.Fire
 	}
 	return f.Fire == mark.Fire && IsLastFailure(f.Attempt, f.Error, mark.Attempt) && mark.Trigger <= f.LastTrigger
+}
+
+// isPassed reports whether a failure is that of the last run of a shard whose watermark has passed the failed run without another
+// one: to the end of the run from which the next fire counts, or to a fire that came due during the run and was skipped.
+func isPassed(f *record.Failure, programs map[int]Program, mark record.Watermark) bool {
+	switch prog := programs[f.Epoch]; {
+	case f.Trigger > 0, f.Again, mark.Trigger > f.LastTrigger, mark.Epoch != f.Epoch, prog == nil:
+		return false
+	case CountsEnds(prog):
+		return mark.Fire == f.At
+	}
+	return mark.Attempt == 0 && mark.Fire > f.Fire && mark.Fire <= f.At
 }
 
 // isLastBefore reports whether a failure is that of the last run before one that has not ended. It returns false if
@@ -55,6 +68,9 @@ func isLastBefore(f *record.Failure, p *record.Plan, programs map[int]Program, m
 	last := f.Fire
 	if f.Trigger > 0 {
 		last = f.At
+	}
+	if e.Job().OnOverlap == record.OverlapSkip {
+		last = max(last, f.At) // fires that came due during the run are skipped
 	}
 	next, ok := InEpoch(e, prog, record.Watermark{Epoch: f.Epoch, Fire: last, Attempt: f.Attempt}, max(f.At, last), false)
 	if next.Fire.IsZero() {
