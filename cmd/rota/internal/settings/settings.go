@@ -107,12 +107,20 @@ func applies(cmd *cobra.Command, flag string) bool {
 	return !limited || slices.Contains(strings.Split(list, ","), flag)
 }
 
-// CheckFlags returns an error if a global flag is set that does not apply to cmd.
+// selections are flags without which a command is about all shards. An empty value is that of a variable which is not set.
+var selections = []string{"shard", "shards", "owner"}
+
+// CheckFlags returns an error if a global flag is set that does not apply to cmd, or a selection is empty.
 func (s *Settings) CheckFlags(cmd *cobra.Command) error {
 	var errs []error
 	cmd.InheritedFlags().VisitAll(func(f *pflag.Flag) {
 		if f.Changed && s.flags.Lookup(f.Name) == f && !applies(cmd, f.Name) {
 			errs = append(errs, fmt.Errorf("--%s does not apply to %q", f.Name, cmd.CommandPath()))
+		}
+	})
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Changed && f.Value.String() == "" && slices.Contains(selections, f.Name) {
+			errs = append(errs, fmt.Errorf("--%s is empty: leave it out for all", f.Name))
 		}
 	})
 	if len(errs) > 0 {
