@@ -52,15 +52,16 @@ type JobLate struct {
 
 var results = []string{"ok", "warning", "critical", "unknown"}
 
-// CheckOf checks a group. A job whose fire has been due for longer than MaxLate is critical, and so are fewer jobs or
+// CheckOf checks a group. The reasons for its result come first, those of the group before those of its jobs. A job whose fire has been due for longer than MaxLate is critical, and so are fewer jobs or
 // live instances than the least number, and a group with jobs and no leader. Failing jobs, problems, shards without an
 // owner and wrong clocks are warnings. A shard whose owner has expired is not: that is usual during a restart. If no job
 // was checked and there should be one, the result is unknown: a monitor that names a wrong namespace sees the same.
 func CheckOf(st coordinator.GroupStatus, l CheckLimits) Check {
 	v := Check{Version: Version, At: st.At, Group: groupOf(&st), Reasons: []string{}, Jobs: []Job{}}
+	reasons := map[int][]string{} // by code, since a monitor shows the first ones only
 	raise := func(code int, format string, args ...any) {
 		v.Code = max(v.Code, code)
-		v.Reasons = append(v.Reasons, fmt.Sprintf(format, args...))
+		reasons[code] = append(reasons[code], fmt.Sprintf(format, args...))
 	}
 	chosen := map[string]bool{}
 	for _, name := range JobsOf(st, l.Jobs).Names() {
@@ -80,6 +81,16 @@ func CheckOf(st coordinator.GroupStatus, l CheckLimits) Check {
 			checked = append(checked, st.Jobs[i])
 		}
 	}
+	v.Total = len(checked)
+	switch {
+	case v.Total == 0 && l.MinJobs > 0:
+		raise(CheckUnknown, "%s", describeNoJobs(&st, l.Jobs))
+	case v.Total < l.MinJobs:
+		raise(CheckCritical, "%s, at least %d expected", countOf(v.Total, "job"), l.MinJobs)
+	}
+	if v.Live < l.MinInstances && v.Code != CheckUnknown {
+		raise(CheckCritical, "%s, at least %d expected", countOf(v.Live, "live instance"), l.MinInstances)
+	}
 	if text := describeUnoffered(checked); text != "" {
 		raise(CheckWarning, "%s", text)
 	}
@@ -88,7 +99,6 @@ func CheckOf(st coordinator.GroupStatus, l CheckLimits) Check {
 		if !chosen[j.Name] {
 			continue
 		}
-		v.Total++
 		late := 0.0
 		if !j.Overdue.IsZero() {
 			late = st.At.Sub(j.Overdue).Seconds()
@@ -122,14 +132,8 @@ func CheckOf(st coordinator.GroupStatus, l CheckLimits) Check {
 	for _, key := range st.Unreadable {
 		raise(CheckWarning, "%s cannot be read", key)
 	}
-	switch {
-	case v.Total == 0 && l.MinJobs > 0:
-		raise(CheckUnknown, "%s", describeNoJobs(&st, l.Jobs))
-	case v.Total < l.MinJobs:
-		raise(CheckCritical, "%s, at least %d expected", countOf(v.Total, "job"), l.MinJobs)
-	}
-	if v.Live < l.MinInstances && v.Code != CheckUnknown {
-		raise(CheckCritical, "%s, at least %d expected", countOf(v.Live, "live instance"), l.MinInstances)
+	for code := v.Code; code > CheckOK; code-- {
+		v.Reasons = append(v.Reasons, reasons[code]...)
 	}
 	v.Result = results[v.Code]
 	return v

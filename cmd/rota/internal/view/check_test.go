@@ -1,0 +1,22 @@
+package view
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/rota-dev/rota/coordinator"
+)
+
+func TestCheckOf_NamesTheReasonsForItsResultFirst(t *testing.T) {
+	st := coordinator.GroupStatus{Leader: coordinator.LeaderStatus{Instance: "a"}, Instances: []coordinator.InstanceStatus{{Instance: "a", Alive: true}}}
+	for i := range 6 {
+		st.Jobs = append(st.Jobs, coordinator.JobSummary{Job: fmt.Sprint("bad", i), Problem: "strategy fails"})
+	}
+	c := CheckOf(st, CheckLimits{MaxLate: time.Minute, MinInstances: 3, MinJobs: 20})
+	assert.Equal(t, CheckCritical, c.Code)
+	assert.Equal(t, []string{"6 jobs, at least 20 expected", "1 live instance, at least 3 expected", "bad0: strategy fails"}, c.Reasons[:3])
+	assert.Len(t, c.Reasons, 8)
+}
