@@ -39,7 +39,7 @@ func (as Acts) With(a Act) Acts {
 	return append(kept[:len(kept):len(kept)], a.Shortened())
 }
 
-// Supersede reports whether as, of a record that a process remembers, are later acts than those of the stored record: all that
+// Supersede reports whether as, the acts on a record in the memory of a process, are later than those on the stored record: all that
 // an operator has done to the stored one is among them, and they have more. What instances have restored does not count.
 func (as Acts) Supersede(stored Acts) bool {
 	if len(stored) == 0 || len(as) == 0 { // an older version keeps no acts
@@ -53,7 +53,7 @@ func (as Acts) Supersede(stored Acts) bool {
 	return slices.ContainsFunc(as, func(a Act) bool { return !a.isFromMemory() && !slices.Contains(stored, a) })
 }
 
-// AreFromMemory reports whether instances alone have written a record, by what they remembered.
+// AreFromMemory reports whether all acts on a record are those of instances that restored it from memory.
 func (as Acts) AreFromMemory() bool {
 	return len(as) > 0 && !slices.ContainsFunc(as, func(a Act) bool { return !a.isFromMemory() })
 }
