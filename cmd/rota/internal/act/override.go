@@ -3,6 +3,7 @@ package act
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -107,6 +108,9 @@ func (o *overrideOptions) read(in io.Reader, args []string) (func(map[string]any
 		for _, key := range args {
 			if strings.Contains(key, "=") {
 				return nil, fmt.Errorf("%q: --clear takes the names of fields", key)
+			}
+			if !slices.Contains(fieldNames, key) {
+				return nil, fmt.Errorf("%q is no field of an override: one of %s", key, strings.Join(fieldNames, ", "))
 			}
 		}
 		return func(fields map[string]any) {
@@ -257,6 +261,9 @@ func parseOverride(fields map[string]any) (ov coordinator.Override, err error) {
 		if err != nil {
 			return ov, fmt.Errorf("%s: the value has another type", key) // without the value: parameters may be secret
 		}
+	}
+	if _, set := fields["shards"]; set && ov.Shards == 0 { // which would mean those of the definition
+		return ov, errors.New("shards: 0 is not from 1 on; --clear shards takes that field back")
 	}
 	return ov, nil
 }

@@ -37,6 +37,8 @@ func TestExitCodes(t *testing.T) {
 			"retry export --fire 01:00 --shard ''":     {exit.Usage, "--shard is empty"},
 			"shards export --owner ''":                 {exit.Usage, "--owner is empty"},
 			"trigger export --shards 7":                {exit.Usage, "there is no shard 7 of 1"},
+			"override export shards=0":                 {exit.Usage, "shards: 0 is not from 1 on"},
+			"override export --clear bogus":            {exit.Usage, `"bogus" is no field of an override: one of schedule, shards`},
 			"override export shards=-2":                {exit.Usage, "shards"},
 			"override export shards=-2 --dry-run":      {exit.Usage, "shards"},
 			"override export timeout=-1s":              {exit.Usage, "timeout"},
