@@ -36,16 +36,21 @@ With --wait, it returns when the jobs are deleted: with exit code 4 if the time 
 			var stored *coordinator.Operator
 			err := c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
 				stored = op
-				err := op.Retire(ctx, args...)
-				if err != nil && (len(args) == 1 || !errors.Is(err, coordinator.ErrUnknownJob)) {
-					return err
-				}
+				var unknown []error
 				for _, job := range args {
-					if printErr := c.printRetiring(ctx, cmd, op, job); printErr != nil {
-						return errors.Join(err, printErr)
+					err := op.Retire(ctx, job)
+					if errors.Is(err, coordinator.ErrUnknownJob) {
+						unknown = append(unknown, err)
+						continue
+					}
+					if err == nil {
+						err = c.printRetiring(ctx, cmd, op, job)
+					}
+					if err != nil {
+						return errors.Join(append(unknown, err)...)
 					}
 				}
-				return err
+				return errors.Join(unknown...)
 			})
 			if err != nil || !wait {
 				return err
@@ -62,12 +67,12 @@ With --wait, it returns when the jobs are deleted: with exit code 4 if the time 
 // printRetiring prints what the deletion of a retired job waits for. The act is stored, so a failed read is no error.
 func (c *commands) printRetiring(ctx context.Context, cmd *cobra.Command, op *coordinator.Operator, job string) error {
 	st, err := op.Status(ctx, job)
-	if errors.Is(err, coordinator.ErrUnknownJob) {
-		return nil // it is unknown, which Retire has reported, or deleted already
-	}
 	done := view.Done{Verb: "retire", Jobs: []string{job}, Text: "retires " + job}
-	if err == nil {
+	switch {
+	case err == nil:
 		done.Text += ": " + view.DescribeRetiring(&st)
+	case errors.Is(err, coordinator.ErrUnknownJob): // it is deleted already
+		done.Text += ": " + view.DeletedByLeader
 	}
 	return c.print(cmd, done)
 }

@@ -27,8 +27,11 @@ func DescribeRetiring(st *coordinator.Status) string {
 	case len(owners) > 0:
 		return "deleted once its last runs have ended, on " + someNames(owners)
 	}
-	return "the leader deletes it"
+	return DeletedByLeader
 }
+
+// DeletedByLeader describes a retired job whose deletion waits for nothing. It may be deleted already.
+const DeletedByLeader = "the leader deletes it"
 
 // someNames joins names, sorted, and counts those after the first few.
 func someNames(names []string) string {
