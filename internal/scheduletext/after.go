@@ -1,4 +1,4 @@
-// Package scheduletext reads the parts of the text of a schedule that leaders need, who do not know its fires.
+// Package scheduletext parses the parts of a schedule's text that a leader needs, which does not know the fires.
 package scheduletext
 
 import (

@@ -1,7 +1,7 @@
 package scheduletext
 
-// Circles finds the jobs that follow themselves through others. Each job that leads to no circle is visited once,
-// whatever the number of searches.
+// Circles finds the jobs that follow themselves through others. Each job that leads to no circle is visited once
+// in all searches.
 type Circles struct {
 	followed func(job string) []string
 	clear    map[string]bool // jobs that lead to no circle

@@ -99,7 +99,7 @@ func mayImport(pkg string) (patterns []string, ok bool) {
 	return nil, false
 }
 
-// schedulesKnowNoFleet follows indirect imports, as who reads a schedule should not have to read of fleets.
+// schedulesKnowNoFleet follows indirect imports: a reader of schedules should need no package of fleets.
 func schedulesKnowNoFleet(tr *tree) (faults []string) {
 	for _, dep := range slices.Sorted(maps.Keys(closure(importsOf(tr), "schedule"))) {
 		if dep != "schedule" && !matchesAny(dep, "internal/...") || matchesAny(dep, "internal/record") {
