@@ -2,11 +2,11 @@ package executor
 
 import (
 	"fmt"
-	"sort"
 	"strings"
 	"time"
 
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/internal/firelist"
 	"github.com/rota-dev/rota/internal/scheduletext"
 )
 
@@ -34,22 +34,10 @@ func (p *program) SkipReleased(released []coordinator.Release, last, now time.Ti
 type releases []time.Time
 
 // Next is described in timetable.
-func (r releases) Next(after time.Time) time.Time {
-	if i := r.through(after); i < len(r) {
-		return r[i]
-	}
-	return time.Time{}
-}
+func (r releases) Next(after time.Time) time.Time { return firelist.Next(r, after) }
 
 // Count is described in timetable.
-func (r releases) Count(after, through time.Time) int {
-	return max(0, r.through(through)-r.through(after))
-}
-
-// through returns the number of releases that are not after t.
-func (r releases) through(t time.Time) int {
-	return sort.Search(len(r), func(i int) bool { return r[i].After(t) })
-}
+func (r releases) Count(after, through time.Time) int { return firelist.Count(r, after, through) }
 
 // followedFires translates between fires and the instants of their releases, for one shard.
 type followedFires struct {

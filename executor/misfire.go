@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rota-dev/rota/internal/firelist"
 )
 
 // MisfirePolicy determines which fires run that came due while their shard could not run:
@@ -121,7 +123,7 @@ type dueFires struct {
 //
 // The cost does not depend on the number of due fires, as they may be many after an outage.
 func decideDue(t timetable, p MisfirePolicy, last, until, now time.Time) dueFires {
-	first := fireBefore(t.Next(last), until)
+	first := firelist.Before(t.Next(last), until)
 	if first.IsZero() || first.After(now) {
 		return dueFires{next: first}
 	}
@@ -135,7 +137,7 @@ func decideDue(t timetable, p MisfirePolicy, last, until, now time.Time) dueFire
 	if kept < due {
 		fire = firstOfLast(t, last, end, kept)
 	}
-	o := dueFires{fire: fire, skipped: due - kept, through: fire, next: fireBefore(t.Next(fire), until)}
+	o := dueFires{fire: fire, skipped: due - kept, through: fire, next: firelist.Before(t.Next(fire), until)}
 	late := now.Sub(fire) > misfireGrace
 	switch {
 	case p != SkipMissed:
@@ -188,12 +190,4 @@ func latestBefore(t, until time.Time) time.Time {
 		return t
 	}
 	return until.Add(-1)
-}
-
-// fireBefore returns fire if it is before until or until is zero, and the zero Time otherwise.
-func fireBefore(fire, until time.Time) time.Time {
-	if until.IsZero() || fire.Before(until) {
-		return fire
-	}
-	return time.Time{}
 }

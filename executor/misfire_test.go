@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/internal/firelist"
 	"github.com/rota-dev/rota/schedule"
 )
 
@@ -237,7 +238,7 @@ func TestPassed_SkipsAllThatIsDueAtOnce(t *testing.T) {
 			last = o.Through
 			require.Zero(t, p.times.Count(last, end))
 		}
-		require.Equal(t, fireBefore(p.times.Next(last), until), o.Wake)
+		require.Equal(t, firelist.Before(p.times.Next(last), until), o.Wake)
 		require.Zero(t, p.SkipDue(last, until, now).Skipped, "once")
 	}
 	require.Greater(t, some, 100)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/internal/firelist"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/schedule"
 )
@@ -65,7 +66,7 @@ func (p *program) SkipDue(last, until, now time.Time) coordinator.Due {
 		o.skipped++
 		if p.countsEnds {
 			o.through = latestBefore(now, until)
-			o.next = fireBefore(p.times.Next(o.through), until)
+			o.next = firelist.Before(p.times.Next(o.through), until)
 		}
 	}
 	return coordinator.Due{Skipped: o.skipped, Through: o.through, Wake: o.next}

@@ -3,8 +3,9 @@ package schedule
 import (
 	"fmt"
 	"math"
-	"sort"
 	"time"
+
+	"github.com/rota-dev/rota/internal/firelist"
 )
 
 // fireSet is the fires of a schedule: a set of instants, ordered, the same in every
@@ -84,16 +85,9 @@ func newInstants(text string) (fireSet, error) {
 	return instants(all), err
 }
 
-func (all instants) next(after time.Time) time.Time {
-	if i := all.through(after); i < len(all) {
-		return all[i]
-	}
-	return time.Time{}
-}
+func (all instants) next(after time.Time) time.Time { return firelist.Next(all, after) }
 
-func (all instants) count(after, through time.Time) int {
-	return max(0, all.through(through)-all.through(after))
-}
+func (all instants) count(after, through time.Time) int { return firelist.Count(all, after, through) }
 
 // shortestGap returns the shortest time between two instants, or the longest Duration if there is only one.
 func (all instants) shortestGap() time.Duration {
@@ -104,11 +98,6 @@ func (all instants) shortestGap() time.Duration {
 	return gap
 }
 
-// through returns the number of instants that are not after t.
-func (all instants) through(t time.Time) int {
-	return sort.Search(len(all), func(i int) bool { return all[i].After(t) })
-}
-
 // bounded is a fireSet without its fires before from, and without those at until and later.
 type bounded struct {
 	fireSet
@@ -116,7 +105,7 @@ type bounded struct {
 }
 
 func (b *bounded) next(after time.Time) time.Time {
-	return fireBefore(b.fireSet.next(b.notBeforeFrom(after)), b.until)
+	return firelist.Before(b.fireSet.next(b.notBeforeFrom(after)), b.until)
 }
 
 func (b *bounded) count(after, through time.Time) int {
@@ -143,12 +132,4 @@ func unbounded(f fireSet) fireSet {
 		return b.fireSet
 	}
 	return f
-}
-
-// fireBefore returns fire if it is before until or until is zero, and the zero Time otherwise.
-func fireBefore(fire, until time.Time) time.Time {
-	if until.IsZero() || fire.Before(until) {
-		return fire
-	}
-	return time.Time{}
 }

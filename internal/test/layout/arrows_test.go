@@ -24,8 +24,8 @@ var reach = []struct {
 	{"coordinator/internal/membertest", []string{"registry/...", "coordinator/...", "internal/record", "internal/shardset", "github.com/stretchr/testify/..."}},
 	{"coordinator/internal/coordtest", []string{"coordinator/internal/due", "internal/record", "internal/shardset", "github.com/stretchr/testify/..."}},
 	{"coordinator/...", []string{"registry", "coordinator/...", "internal/contain", "internal/jobname", "internal/parallel", "internal/record", "internal/scheduletext", "internal/shardset"}},
-	{"schedule", []string{"internal/jobname", "internal/scheduletext", "internal/texthash", "github.com/robfig/cron/v3"}}, // knows no fleet
-	{"executor/...", []string{"registry", "schedule", "coordinator/...", "executor/...", "internal/contain", "internal/jobname", "internal/record", "internal/scheduletext", "internal/shardset", "internal/texthash"}},
+	{"schedule", []string{"internal/firelist", "internal/jobname", "internal/scheduletext", "internal/texthash", "github.com/robfig/cron/v3"}}, // knows no fleet
+	{"executor/...", []string{"registry", "schedule", "coordinator/...", "executor/...", "internal/contain", "internal/firelist", "internal/jobname", "internal/record", "internal/scheduletext", "internal/shardset", "internal/texthash"}},
 	{"history/sqltest", nil},
 	{"handler", []string{"executor", "registry", "internal/contain", "github.com/robfig/cron/v3"}},
 	{"history", []string{"executor", "internal/contain"}},
