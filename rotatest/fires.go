@@ -7,7 +7,6 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/record"
-	"github.com/rota-dev/rota/internal/scheduletext"
 	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/schedule"
 )
@@ -36,7 +35,7 @@ func newEpoch(e *record.Epoch) epoch {
 	}
 	return epoch{
 		number: e.Number, from: e.From, until: e.Until, shards: shardset.Range(0, e.Job().Shards), tracking: e.Job().Tracking, schedule: def.Schedule,
-		always: e.Job().Always, countsEnds: scheduletext.CountsEnds(def.Schedule.String()), unbounded: def.Retry.Max < 0,
+		always: e.Job().Always, countsEnds: def.Schedule.CountsEnds(), unbounded: def.Retry.Max < 0,
 	}
 }
 

@@ -29,10 +29,10 @@ var reach = []struct {
 	{"history/sqltest", nil},
 	{"handler", []string{"executor", "registry", "internal/contain", "github.com/robfig/cron/v3"}},
 	{"history", []string{"executor", "internal/contain"}},
-	{"rotatest", []string{"registry", "registry/memory", "schedule", "coordinator", "executor", "internal/onecpu", "internal/record", "internal/scheduletext", "internal/shardset"}},
+	{"rotatest", []string{"registry", "registry/memory", "schedule", "coordinator", "executor", "internal/onecpu", "internal/record", "internal/shardset"}},
 
 	{"cmd/rota/internal/importing", []string{
-		"schedule", "executor", "handler", "cmd/rota/internal/exit", "cmd/rota/internal/settings", "cmd/rota/internal/shell",
+		"schedule", "executor", "handler", "internal/scheduletext", "cmd/rota/internal/exit", "cmd/rota/internal/settings", "cmd/rota/internal/shell",
 		"github.com/go-zookeeper/zk", "github.com/spf13/cobra", "go.yaml.in/yaml/v3",
 	}},
 	{"cmd/rota/internal/importing/imported/...", []string{"schedule", "executor", "handler"}},

@@ -6,7 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/rota-dev/rota/internal/scheduletext"
 )
 
 // writeJobsFile returns a document as a jobs file of rota run. Equal documents result in equal texts.
@@ -157,7 +158,7 @@ func (w *yamlWriter) schedule(s importedSchedule) {
 		w.field("timezone", scalar(s.timezone))
 	}
 	if s.spread > 0 {
-		w.field("spread", durationText(s.spread))
+		w.field("spread", scheduletext.Duration(s.spread))
 	}
 }
 
@@ -213,7 +214,7 @@ func (w *yamlWriter) request(r *request) {
 		w.line(innerIndent + "body: " + scalar(r.body))
 	}
 	if r.timeout > 0 {
-		w.line(innerIndent + "timeout: " + durationText(r.timeout))
+		w.line(innerIndent + "timeout: " + scheduletext.Duration(r.timeout))
 	}
 }
 
@@ -223,16 +224,4 @@ func (c class) describe() string {
 		return "the Java data flow " + c.name
 	}
 	return "the Java class " + c.name
-}
-
-// durationText returns d without units that are zero, such as 1h30m.
-func durationText(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }
