@@ -3,6 +3,8 @@ package record
 import (
 	"fmt"
 	"slices"
+
+	"github.com/rota-dev/rota/registry"
 )
 
 // Act is an operator's act: who did what, when and why. Acts are for people; no decision depends on
@@ -37,6 +39,22 @@ type Acts []Act
 func (as Acts) With(a Act) Acts {
 	kept := as[max(0, len(as)+1-MaxActs):]
 	return append(kept[:len(kept):len(kept)], a.Shortened())
+}
+
+// DecodeActs returns the acts on a control record, of a job or of the group as its key says. It fails if the record cannot be read.
+func (k Keys) DecodeActs(key registry.Key, value []byte) (Acts, error) {
+	if key == k.GroupControl() {
+		c, err := DecodeGroupControl(value)
+		if err != nil {
+			return nil, err
+		}
+		return c.Acts, nil
+	}
+	c, err := DecodeControl(value)
+	if err != nil {
+		return nil, err
+	}
+	return c.Acts, nil
 }
 
 // Supersede reports whether as, the acts on a record in the memory of a process, are later than those on the stored record: all that

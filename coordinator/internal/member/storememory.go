@@ -161,8 +161,8 @@ func (m *Member) restoreIntent(ctx context.Context, key registry.Key, intent rem
 		case err != nil:
 			return false, err
 		default:
-			if stored = m.storedActs(e); !intent.acts.Supersede(stored) {
-				return false, nil
+			if stored, err = m.Keys.DecodeActs(e.Key, e.Value); err != nil || !intent.acts.Supersede(stored) {
+				return false, nil // a record that cannot be read is reported, too
 			}
 			op = registry.Set(key, e.Modified, intent.value)
 		}
@@ -171,21 +171,6 @@ func (m *Member) restoreIntent(ctx context.Context, key registry.Key, intent rem
 			return err == nil && !stored.AreFromMemory(), err
 		}
 	}
-}
-
-// storedActs returns the acts of a stored control record, nil if it cannot be read.
-func (m *Member) storedActs(e registry.Entry) record.Acts {
-	if e.Key == m.Keys.GroupControl() {
-		if c, err := record.DecodeGroupControl(e.Value); err == nil {
-			return c.Acts
-		}
-		return nil
-	}
-	c, err := record.DecodeControl(e.Value)
-	if err != nil {
-		return nil
-	}
-	return c.Acts
 }
 
 // recordRestored adds to the incident what the member has written from memory.

@@ -242,18 +242,9 @@ func replaceWorse(ctx context.Context, reg registry.Registry, key registry.Key, 
 	}
 	var damage error
 	var acts record.Acts
-	switch {
-	case key == to.GroupControl():
-		var c *record.GroupControl
-		if c, damage = record.DecodeGroupControl(e.Value); damage == nil {
-			acts = c.Acts
-		}
-	case key.Dir() == to.Controls():
-		var c *record.Control
-		if c, damage = record.DecodeControl(e.Value); damage == nil {
-			acts = c.Acts
-		}
-	default:
+	if key == to.GroupControl() || key.Dir() == to.Controls() {
+		acts, damage = to.DecodeActs(key, e.Value)
+	} else {
 		_, _, damage = record.DecodeDefinition(e.Value)
 	}
 	if !isDamaged(damage) && !acts.AreFromMemory() {
