@@ -165,6 +165,9 @@ type retry struct {
 	failures   record.Failures
 	running    record.Runs
 	pending    record.Runs // reruns that may have been claimed
+
+	epoch   *record.Epoch // of the fire, nil if it is not known
+	lacking bool          // the schedule of epoch is known not to have the fire
 }
 
 // retryDecision is what a retry does.
@@ -179,6 +182,8 @@ type retryDecision struct {
 // decide chooses the shards to retry, all of one work: that of the latest failure.
 func (r *retry) decide() retryDecision {
 	d := retryDecision{refused: map[string]*shardset.Set{}}
+	r.epoch = r.findEpoch()
+	r.lacking = r.lacksFire(r.epoch) // once, as a job may have thousands of shards
 	named, failed := shardset.Set{}, map[int]*record.Failure{}
 	for i := range r.failures {
 		f := &r.failures[i]
@@ -317,26 +322,31 @@ func (r *retry) findTotal(s int, f *record.Failure) (total int, why string) {
 	if r.fire > r.now {
 		return total, isDue
 	}
-	for i := range r.plan.Epochs {
-		e := &r.plan.Epochs[i]
-		if r.fire < e.From || e.Until != 0 && r.fire >= e.Until {
-			continue
-		}
-		ref := record.Ref{Epoch: e.Number, Fire: r.fire, Attempt: 1}
-		switch {
-		case r.lacksFire(e):
-			return 0, "the schedule has no fire at that instant, and no failed run of that time is on record; the time of a trigger is exact to the nanosecond"
-		case !r.watermarks.Of(s).Covers(ref):
-			return 0, isDue
-		}
+	switch e := r.epoch; {
+	case e == nil:
+		return total, ""
+	case r.lacking:
+		return 0, "the schedule has no fire at that instant, and no failed run of that time is on record; the time of a trigger is exact to the nanosecond"
+	case !r.watermarks.Of(s).Covers(record.Ref{Epoch: e.Number, Fire: r.fire, Attempt: 1}):
+		return 0, isDue
+	default:
 		return e.Job().Shards, ""
 	}
-	return total, ""
+}
+
+// findEpoch returns the epoch that the fire is in, nil if the plan does not have it.
+func (r *retry) findEpoch() *record.Epoch {
+	for i := range r.plan.Epochs {
+		if e := &r.plan.Epochs[i]; r.fire >= e.From && (e.Until == 0 || r.fire < e.Until) {
+			return e
+		}
+	}
+	return nil
 }
 
 // lacksFire reports whether the schedule of an epoch is known not to have the fire.
 func (r *retry) lacksFire(e *record.Epoch) bool {
-	if r.compile == nil || e.Job().After != nil {
+	if e == nil || r.compile == nil || e.Job().After != nil {
 		return false
 	}
 	p, err := r.compile(e.Def)

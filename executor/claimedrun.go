@@ -27,6 +27,9 @@ func (c *claim) startDelay(shard int, now time.Time) time.Duration {
 		return 0
 	}
 	offset := c.program.fires.Offset(c.Job, shard)
+	if offset == 0 {
+		return 0
+	}
 	return min(c.Fire.Add(offset).Sub(now), offset)
 }
 
