@@ -36,21 +36,16 @@ With --wait, it returns when the jobs are deleted: with exit code 4 if the time 
 			var stored *coordinator.Operator
 			err := c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
 				stored = op
-				var unknown []error
+				err := op.Retire(ctx, args...)
+				if err != nil && (len(args) == 1 || !errors.Is(err, coordinator.ErrUnknownJob)) {
+					return err
+				}
 				for _, job := range args {
-					err := op.Retire(ctx, job)
-					if errors.Is(err, coordinator.ErrUnknownJob) {
-						unknown = append(unknown, err)
-						continue
-					}
-					if err == nil {
-						err = c.printRetiring(ctx, cmd, op, job)
-					}
-					if err != nil {
-						return errors.Join(append(unknown, err)...)
+					if printErr := c.printRetiring(ctx, cmd, op, job, err == nil); printErr != nil {
+						return errors.Join(err, printErr)
 					}
 				}
-				return errors.Join(unknown...)
+				return err
 			})
 			if err != nil || !wait {
 				return err
@@ -64,14 +59,17 @@ With --wait, it returns when the jobs are deleted: with exit code 4 if the time 
 	return settings.Limit(cmd, flags...)
 }
 
-// printRetiring prints what the deletion of a retired job waits for. The act is stored, so a failed read is no error.
-func (c *commands) printRetiring(ctx context.Context, cmd *cobra.Command, op *coordinator.Operator, job string) error {
+// printRetiring prints what the deletion of a retired job waits for. The act is stored, so a failed read is no error. A job of
+// which nothing is on record is deleted already if all jobs were known; otherwise Retire may have reported it.
+func (c *commands) printRetiring(ctx context.Context, cmd *cobra.Command, op *coordinator.Operator, job string, allKnown bool) error {
 	st, err := op.Status(ctx, job)
 	done := view.Done{Verb: "retire", Jobs: []string{job}, Text: "retires " + job}
 	switch {
 	case err == nil:
 		done.Text += ": " + view.DescribeRetiring(&st)
-	case errors.Is(err, coordinator.ErrUnknownJob): // it is deleted already
+	case errors.Is(err, coordinator.ErrUnknownJob) && !allKnown:
+		return nil
+	case errors.Is(err, coordinator.ErrUnknownJob):
 		done.Text += ": " + view.DeletedByLeader
 	}
 	return c.print(cmd, done)
