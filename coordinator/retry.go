@@ -182,7 +182,7 @@ type retryDecision struct {
 // decide chooses the shards to retry, all of one work: that of the latest failure.
 func (r *retry) decide() retryDecision {
 	d := retryDecision{refused: map[string]*shardset.Set{}}
-	r.epoch = r.findEpoch()
+	r.epoch = r.plan.EpochAt(r.fire)
 	r.lacking = r.lacksFire(r.epoch) // once, as a job may have thousands of shards
 	named, failed := shardset.Set{}, map[int]*record.Failure{}
 	for i := range r.failures {
@@ -332,16 +332,6 @@ func (r *retry) findTotal(s int, f *record.Failure) (total int, why string) {
 	default:
 		return e.Job().Shards, ""
 	}
-}
-
-// findEpoch returns the epoch that the fire is in, nil if the plan does not have it.
-func (r *retry) findEpoch() *record.Epoch {
-	for i := range r.plan.Epochs {
-		if e := &r.plan.Epochs[i]; r.fire >= e.From && (e.Until == 0 || r.fire < e.Until) {
-			return e
-		}
-	}
-	return nil
 }
 
 // lacksFire reports whether the schedule of an epoch is known not to have the fire.

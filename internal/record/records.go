@@ -427,6 +427,16 @@ func (p *Plan) Epoch(gen int) (*Epoch, bool) {
 	return nil, false
 }
 
+// EpochAt returns the epoch that a fire belongs to, nil if the plan has none.
+func (p *Plan) EpochAt(fire Instant) *Epoch {
+	for i := range p.Epochs {
+		if e := &p.Epochs[i]; e.From <= fire && (e.Until == 0 || fire < e.Until) {
+			return e
+		}
+	}
+	return nil
+}
+
 // Shards returns how many shards need an owner: the largest total of all epochs.
 func (p *Plan) Shards() int {
 	n := 0

@@ -156,10 +156,8 @@ func (r *Records) newSubject(shard int, fire record.Instant) *subject {
 	if fire == 0 {
 		s.fire = s.newestFire()
 	}
-	for i := range r.Plan.Epochs {
-		if e := &r.Plan.Epochs[i]; e.From <= s.fire && (e.Until == 0 || s.fire < e.Until) {
-			s.epoch, s.program = e, r.programs[e.Number]
-		}
+	if e := r.Plan.EpochAt(s.fire); e != nil {
+		s.epoch, s.program = e, r.programs[e.Number]
 	}
 	s.findState()
 	if run, found := s.newestTriggered(fire); found && s.prefers(run, fire) {
