@@ -28,8 +28,9 @@ func RestoreCommand(s *settings.Settings) *cobra.Command {
 		Short: "Store the definitions and intents of a dump that are missing or cannot be read",
 		Long: `Restore reads a dump (- is the standard input), and stores its definitions and intents in the group:
 pauses, stopped schedules, and what is disabled. Records that exist are kept, unless they cannot be
-read, or instances have restored them from memory. Pending triggers, watermarks, runs and checkpoints are not restored: each job begins with its
-next fire. The record of the namespace is restored if it cannot be read.
+read, or instances have restored them from memory. Pending triggers, watermarks, runs and checkpoints
+are not restored: each job begins with its next fire. The record of the namespace is restored if it
+cannot be read.
 
 The dump must have been made with --params. If the store is another one than the dump's, fences
 of instances that join from then on are greater than those at the time of the dump, and the report of

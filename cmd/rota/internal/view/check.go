@@ -52,10 +52,11 @@ type JobLate struct {
 
 var results = []string{"ok", "warning", "critical", "unknown"}
 
-// CheckOf checks a group. The reasons for its result come first, those of the group before those of its jobs. A job whose fire has been due for longer than MaxLate is critical, and so are fewer jobs or
-// live instances than the least number, and a group with jobs and no leader. Failing jobs, problems, shards without an
-// owner and wrong clocks are warnings. A shard whose owner has expired is not: that is usual during a restart. If no job
-// was checked and there should be one, the result is unknown: a monitor that names a wrong namespace sees the same.
+// CheckOf checks a group. The reasons for its result come first, those of the group before those of its jobs. A job whose
+// fire has been due for longer than MaxLate is critical, and so are fewer jobs or live instances than the least number,
+// and a group with jobs and no leader. Failing jobs, problems, shards without an owner and wrong clocks are warnings. A
+// shard whose owner has expired is not: that is usual during a restart. If no job was checked and there should be one,
+// the result is unknown: a monitor that names a wrong namespace sees the same.
 func CheckOf(st coordinator.GroupStatus, l CheckLimits) Check {
 	v := Check{Version: Version, At: st.At, Group: groupOf(&st), Reasons: []string{}, Jobs: []Job{}}
 	reasons := map[int][]string{} // by code, since a monitor shows the first ones only
