@@ -58,17 +58,22 @@ func (k Keys) DecodeActs(key registry.Key, value []byte) (Acts, error) {
 }
 
 // Supersede reports whether as, the acts on a record in the memory of a process, are later than those on the stored record: all that
-// an operator has done to the stored one is among them, and they have more. What instances have restored does not count.
+// operators have done to the stored one is among them, and they have more. What instances and leaders have done by themselves does not count.
 func (as Acts) Supersede(stored Acts) bool {
 	if len(stored) == 0 || len(as) == 0 { // an older version keeps no acts
 		return false
 	}
 	for _, a := range stored {
-		if !a.isFromMemory() && !slices.Contains(as, a) && a.At >= as[0].At { // the oldest may have been dropped
+		if a.isOfOperator() && !slices.Contains(as, a) && a.At >= as[0].At { // the oldest may have been dropped
 			return false
 		}
 	}
-	return slices.ContainsFunc(as, func(a Act) bool { return !a.isFromMemory() && !slices.Contains(stored, a) })
+	return as.HaveMoreThan(stored)
+}
+
+// HaveMoreThan reports whether an operator has done something that is among as and not among stored.
+func (as Acts) HaveMoreThan(stored Acts) bool {
+	return slices.ContainsFunc(as, func(a Act) bool { return a.isOfOperator() && !slices.Contains(stored, a) })
 }
 
 // AreFromMemory reports whether all acts on a record are those of instances that restored it from memory.
@@ -77,6 +82,8 @@ func (as Acts) AreFromMemory() bool {
 }
 
 func (a Act) isFromMemory() bool { return a.By == ByRota && a.Reason == FromMemory }
+
+func (a Act) isOfOperator() bool { return !a.isFromMemory() && a.By != ByLeader }
 
 // Hold is a pause, or a stop of a schedule, that is in force.
 type Hold struct {

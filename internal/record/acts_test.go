@@ -68,21 +68,24 @@ func TestControl_WithoutPause(t *testing.T) {
 func TestActs_Supersede(t *testing.T) {
 	at := func(second int, by string) Act { return Act{At: Instant(second * 1e9), By: by, What: "pause"} }
 	memory := Act{At: 9e9, By: ByRota, Reason: FromMemory, What: "pause"}
+	ended := endPause(9e9, 10e9)
 	for name, c := range map[string]struct {
 		remembered, stored Acts
 		want               bool
 	}{
-		"those of an earlier state":                               {Acts{at(1, "kim"), at(2, "lee")}, Acts{at(1, "kim")}, true},
-		"those that an instance has restored":                     {Acts{at(1, "kim")}, Acts{memory}, true},
-		"those that were restored from an earlier memory":         {Acts{at(1, "kim"), at(2, "lee")}, Acts{at(1, "kim"), memory}, true},
-		"an earlier state with acts that have been dropped since": {Acts{at(5, "kim"), at(6, "lee")}, Acts{at(1, "zoe"), at(5, "kim")}, true},
-		"not an act that the process has not seen":                {Acts{at(1, "kim"), at(2, "lee")}, Acts{at(1, "kim"), at(3, "zoe")}, false},
-		"not an act after a restore":                              {Acts{at(1, "kim")}, Acts{memory, at(10, "zoe")}, false},
-		"not the same acts":                                       {Acts{at(1, "kim")}, Acts{at(1, "kim")}, false},
-		"not the same acts after a restore":                       {Acts{at(1, "kim")}, Acts{at(1, "kim"), memory}, false},
-		"not those of a process that knew as little":              {Acts{memory}, Acts{memory}, false},
-		"not a record of an older version, which has none":        {Acts{at(1, "kim")}, nil, false},
-		"not if the process remembers none":                       {nil, Acts{memory}, false},
+		"those of an earlier state":                                 {Acts{at(1, "kim"), at(2, "lee")}, Acts{at(1, "kim")}, true},
+		"those that an instance has restored":                       {Acts{at(1, "kim")}, Acts{memory}, true},
+		"those that were restored from an earlier memory":           {Acts{at(1, "kim"), at(2, "lee")}, Acts{at(1, "kim"), memory}, true},
+		"an earlier state with acts that have been dropped since":   {Acts{at(5, "kim"), at(6, "lee")}, Acts{at(1, "zoe"), at(5, "kim")}, true},
+		"those of an earlier state, whose pause a leader has ended": {Acts{at(1, "kim"), at(2, "lee")}, Acts{at(1, "kim"), ended}, true},
+		"not what a leader has ended by itself":                     {Acts{at(1, "kim"), ended}, Acts{at(1, "kim")}, false},
+		"not an act that the process has not seen":                  {Acts{at(1, "kim"), at(2, "lee")}, Acts{at(1, "kim"), at(3, "zoe")}, false},
+		"not an act after a restore":                                {Acts{at(1, "kim")}, Acts{memory, at(10, "zoe")}, false},
+		"not the same acts":                                         {Acts{at(1, "kim")}, Acts{at(1, "kim")}, false},
+		"not the same acts after a restore":                         {Acts{at(1, "kim")}, Acts{at(1, "kim"), memory}, false},
+		"not those of a process that knew as little":                {Acts{memory}, Acts{memory}, false},
+		"not a record of an older version, which has none":          {Acts{at(1, "kim")}, nil, false},
+		"not if the process remembers none":                         {nil, Acts{memory}, false},
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, c.want, c.remembered.Supersede(c.stored)) })
 	}

@@ -2,6 +2,7 @@ package record
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -94,15 +95,14 @@ const FromMemory = "restored from memory"
 // ByRota is the By of an act of an instance.
 const ByRota = "rota"
 
-// Remembered returns c as an instance writes it into a store that has lost it, and false if c has no
-// intent.
-func (c *Control) Remembered(now Instant) (*Control, bool) {
-	out := c.WithoutRequests()
+// noIntent is what an act restored if it ended the intents of an earlier state.
+const noIntent = "nothing paused, disabled or overridden"
+
+// Remembered returns c as an instance writes it into a store that has lost it, and whether c has an intent.
+func (c *Control) Remembered(now Instant) (out *Control, held bool) {
+	out = c.WithoutRequests()
 	what := out.Describe()
-	if what == "" {
-		return nil, false
-	}
-	act := Act{At: now, By: ByRota, Reason: FromMemory, What: what}.Shortened()
+	act := Act{At: now, By: ByRota, Reason: FromMemory, What: cmp.Or(what, noIntent)}.Shortened()
 	out.Acts = c.Acts.With(act)
 	if out.HeldBy == nil && (out.Paused || out.Stopped) {
 		out.HeldBy = &act
@@ -110,21 +110,18 @@ func (c *Control) Remembered(now Instant) (*Control, bool) {
 	if out.OverriddenBy == nil && len(out.Override) > 0 {
 		out.OverriddenBy = &act
 	}
-	return out, true
+	return out, what != ""
 }
 
 // Remembered is Control.Remembered for a group.
-func (c *GroupControl) Remembered(now Instant) (*GroupControl, bool) {
+func (c *GroupControl) Remembered(now Instant) (out *GroupControl, held bool) {
 	job := Control{Paused: c.Paused, Exclusion: c.Exclusion}
 	what := job.Describe()
-	if what == "" {
-		return nil, false
+	remembered := *c
+	act := Act{At: now, By: ByRota, Reason: FromMemory, What: cmp.Or(what, noIntent)}.Shortened()
+	remembered.Acts = c.Acts.With(act)
+	if remembered.HeldBy == nil && remembered.Paused {
+		remembered.HeldBy = &act
 	}
-	out := *c
-	act := Act{At: now, By: ByRota, Reason: FromMemory, What: what}.Shortened()
-	out.Acts = c.Acts.With(act)
-	if out.HeldBy == nil && out.Paused {
-		out.HeldBy = &act
-	}
-	return &out, true
+	return &remembered, what != ""
 }

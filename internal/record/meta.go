@@ -30,8 +30,8 @@ type Incident struct {
 	Noticed  Instant `json:"noticed"`  // by the clock of By
 	By       string  `json:"by"`       // the instance that noticed it first
 	Restored int     `json:"restored"` // control records that instances have written from memory
-	// Operators is true if an instance that led the group has written its knowledge of operators'
-	// intents. Otherwise only the intents that plans contain were known.
+	// Operators is true if an instance that led the group has written all its knowledge of operators'
+	// intents. Otherwise intents may be lost.
 	Operators bool `json:"operators"`
 }
 

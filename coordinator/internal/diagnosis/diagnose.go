@@ -201,9 +201,9 @@ func describeLoss(in *record.Incident, key registry.Key) Finding {
 	switch {
 	case in.Operators:
 	case in.Kind == record.IncidentRewound:
-		unknown = "; what operators have changed since that state, no instance knew, but for pauses, disabled shards and overrides of jobs without a control record in it"
+		unknown = "; not all that operators have changed since that state is restored"
 	default:
-		unknown = "; which instances and hosts were disabled, and who paused what, no instance knew"
+		unknown = "; which instances and hosts were disabled, and who paused what, is not restored in full"
 	}
 	return Finding{
 		Error, Lost, "", key,

@@ -103,19 +103,30 @@ func (s *storeMemory) adopt(meta *record.Meta, joinCommit uint64) {
 // rememberedIntent is a control record as a member that remembers it restores it.
 type rememberedIntent struct {
 	value []byte
+	held  bool        // an intent is in force; otherwise the record only ends those of an earlier state
 	acts  record.Acts // nil unless the member led, and so knows them
 }
 
-// restoreIntents writes the intents that the member remembers and the store lacks, and returns how many
-// control records it has written. Records that exist stay, since an operator may have stored them, unless a
-// member that led knows that nobody has: then they are of an earlier state, or restored by a member that knew less.
-func (m *Member) restoreIntents(ctx context.Context) (written int, err error) {
+// restored is what a member has written from memory.
+type restored struct {
+	written int // control records that no other member had written from memory before
+	// complete is false if a stored record stays that lacks what operators have done to the remembered one.
+	complete bool
+}
+
+// restoreIntents writes the intents that the member remembers and the store lacks. Records that exist stay, since an operator may have
+// stored them, unless a member that led knows that nobody has: then they are of an earlier state, or restored by a member that knew less.
+func (m *Member) restoreIntents(ctx context.Context) (restored, error) {
+	var err error
 	now := record.InstantOf(m.Clock())
 	intents := map[registry.Key]rememberedIntent{}
-	put := func(key registry.Key, v any, acts record.Acts) {
+	put := func(key registry.Key, v any, held bool, acts record.Acts) {
+		if !held && len(acts) == 0 {
+			return
+		}
 		value, encodeErr := record.EncodeChecked(v)
 		err = errors.Join(err, encodeErr)
-		intents[key] = rememberedIntent{value, acts}
+		intents[key] = rememberedIntent{value, held, acts}
 	}
 	group := m.seen.group
 	for segment, p := range m.seen.plans {
@@ -123,69 +134,78 @@ func (m *Member) restoreIntents(ctx context.Context) (written int, err error) {
 		if c == nil {
 			c = p.Intent()
 		}
-		if remembered, held := c.Remembered(now); held {
-			put(m.Keys.Control(segment), remembered, c.Acts)
-		}
+		remembered, held := c.Remembered(now)
+		put(m.Keys.Control(segment), remembered, held, c.Acts)
 		if group == nil && p.GroupPause != nil {
 			group = &record.GroupControl{Paused: true}
 		}
 	}
 	if group != nil {
-		if g, held := group.Remembered(now); held {
-			put(m.Keys.GroupControl(), g, group.Acts)
-		}
+		remembered, held := group.Remembered(now)
+		put(m.Keys.GroupControl(), remembered, held, group.Acts)
 	}
 	if err != nil {
-		return 0, err
+		return restored{}, err
 	}
+	all := restored{complete: m.seen.led()}
 	for _, key := range slices.Sorted(maps.Keys(intents)) {
-		first, err := m.restoreIntent(ctx, key, intents[key])
+		one, err := m.restoreIntent(ctx, key, intents[key])
+		all.written += one.written
+		all.complete = all.complete && one.complete
 		if err != nil {
-			return written, fmt.Errorf("restore %s from memory: %w", key, err)
-		}
-		if first {
-			written++
+			return all, fmt.Errorf("restore %s from memory: %w", key, err)
 		}
 	}
-	return written, nil
+	return all, nil
 }
 
-// restoreIntent writes one control record, and reports whether no other member had written it from memory before.
-func (m *Member) restoreIntent(ctx context.Context, key registry.Key, intent rememberedIntent) (first bool, err error) {
+// restoreIntent writes one control record.
+func (m *Member) restoreIntent(ctx context.Context, key registry.Key, intent rememberedIntent) (restored, error) {
 	for {
 		op, stored := registry.Create(key, intent.value), record.Acts(nil)
 		switch e, err := m.Reg.Get(ctx, key, Fresh); {
 		case errors.Is(err, registry.ErrNotFound):
+			if !intent.held {
+				return restored{complete: true}, nil
+			}
 		case errors.Is(err, registry.ErrForeign):
-			return false, nil // the leader and diagnosis report it
+			return restored{}, nil // the leader and diagnosis report it
 		case err != nil:
-			return false, err
+			return restored{}, err
 		default:
-			if stored, err = m.Keys.DecodeActs(e.Key, e.Value); err != nil || !intent.acts.Supersede(stored) {
-				return false, nil // a record that cannot be read is reported, too
+			if stored, err = m.Keys.DecodeActs(e.Key, e.Value); err != nil {
+				return restored{}, nil // a record that cannot be read is reported, too
+			}
+			if !intent.acts.Supersede(stored) {
+				return restored{complete: len(intent.acts) > 0 && !intent.acts.HaveMoreThan(stored)}, nil
 			}
 			op = registry.Set(key, e.Modified, intent.value)
 		}
-		_, err = registry.Apply(ctx, m.Reg, registry.Txn{Then: []registry.Op{op}})
-		if !errors.Is(err, registry.ErrConflict) {
-			return err == nil && !stored.AreFromMemory(), err
+		_, err := registry.Apply(ctx, m.Reg, registry.Txn{Then: []registry.Op{op}})
+		if errors.Is(err, registry.ErrConflict) {
+			continue
 		}
+		one := restored{complete: true}
+		if err == nil && !stored.AreFromMemory() {
+			one.written = 1
+		}
+		return one, err
 	}
 }
 
 // recordRestored adds to the incident what the member has written from memory.
-func (m *Member) recordRestored(ctx context.Context, written int) error {
+func (m *Member) recordRestored(ctx context.Context, all restored) error {
 	for {
 		e, err := m.Reg.Get(ctx, m.Keys.Meta(), Fresh)
 		if err != nil {
 			return fmt.Errorf("read %s: %w", m.Keys.Meta(), err)
 		}
 		meta, err := record.DecodeMeta(e.Value)
-		if err != nil || meta.Incident == nil || written == 0 && (meta.Incident.Operators || !m.seen.led()) {
+		if err != nil || meta.Incident == nil || all.written == 0 && (meta.Incident.Operators || !all.complete) {
 			return err
 		}
-		meta.Incident.Restored += written
-		meta.Incident.Operators = meta.Incident.Operators || m.seen.led()
+		meta.Incident.Restored += all.written
+		meta.Incident.Operators = meta.Incident.Operators || all.complete
 		value, err := record.Encode(meta)
 		if err != nil {
 			return err
@@ -200,9 +220,9 @@ func (m *Member) recordRestored(ctx context.Context, written int) error {
 // handleLoss restores the intents that this process remembers, and logs what is lost. It is called
 // before this incarnation claims anything.
 func (m *Member) handleLoss(ctx context.Context, meta *record.Meta) error {
-	written, err := m.restoreIntents(ctx)
+	all, err := m.restoreIntents(ctx)
 	if err == nil {
-		err = m.recordRestored(ctx, written)
+		err = m.recordRestored(ctx, all)
 	}
 	if err != nil {
 		return err
@@ -213,19 +233,19 @@ func (m *Member) handleLoss(ctx context.Context, meta *record.Meta) error {
 	m.seen.reported = meta.ID
 	lost := []string{"watermarks, pending triggers and retries, counts, checkpoints"}
 	switch {
-	case m.seen.led():
+	case all.complete:
 	case meta.Incident.Kind == record.IncidentRewound:
 		lost = append(lost, "changes since that state of control records that it has, as far as no other instance remembers them")
 	default:
 		lost = append(lost, "disabled instances and hosts, who paused what, as far as no other instance remembers them")
 	}
-	restored := "this instance has restored no pause, disabled shard or override"
-	if written > 0 {
-		restored = "the pauses, disabled shards and overrides of the restored control records are in force again"
+	next := "this instance has restored no pause, disabled shard or override"
+	if all.written > 0 {
+		next = "the pauses, disabled shards and overrides of the restored control records are in force again"
 	}
 	m.Log.Error("the store has lost records: it was wiped, replaced or set back", "kind", meta.Incident.Kind, "from", m.seen.id, "id", meta.ID,
-		"seen_commit", m.seen.seq, "lost", strings.Join(lost, "; "), "restored", written, "fence_base", meta.FenceBase,
-		"next", "fences continue above those that instances have seen; "+restored,
+		"seen_commit", m.seen.seq, "lost", strings.Join(lost, "; "), "restored", all.written, "fence_base", meta.FenceBase,
+		"next", "fences continue above those that instances have seen; "+next,
 		"remedy", "restore the store, or run: rota restore FILE, if there is a dump; check: rota acts, rota jobs; then: rota acknowledge")
 	return nil
 }
