@@ -55,7 +55,8 @@ type RefusedRetry struct {
 
 // Retry has the failed work of a fire done again, by the newest definition. It requests one trigger: its runs have
 // the Run.Key and the fire of the work that failed, a greater fence, the reason Retried, and attempts of their own.
-// They are durable like those of Trigger, and wait for the same conditions. The fire may also be the time of a trigger.
+// They are durable like those of Trigger, and wait for the same conditions. The fire may also be the time of a trigger. It may be
+// cut to microseconds, as a history has it, if only one fire on record begins so.
 //
 // A shard has failed if its last attempt did, or ended in a crash and is not made again. Retry knows what
 // Status.Failures lists: the latest failures, of few fires. It fails with ErrNoFailure if they name none of
@@ -73,7 +74,7 @@ func (o *Operator) Retry(ctx context.Context, job string, fire time.Time, option
 		return RetriedRuns{}, fmt.Errorf("retry %q: the parameter %w", job, invalidArgument(err))
 	}
 	var out RetriedRuns
-	at, token := record.InstantOf(fire), record.NewToken()
+	token := record.NewToken()
 	err := o.changeControl(ctx, job, func(c *record.Control, def record.Job) (string, error) {
 		if len(c.Triggers) >= record.MaxTriggers {
 			return "", fmt.Errorf("%w: %d", ErrTooManyTriggers, len(c.Triggers))
@@ -82,10 +83,15 @@ func (o *Operator) Retry(ctx context.Context, job string, fire time.Time, option
 		if err != nil {
 			return "", err
 		}
-		r, err := o.readRetry(ctx, record.Segment(job), at)
+		r, err := o.readRetry(ctx, record.Segment(job))
 		if err != nil {
 			return "", err
 		}
+		at, err := r.failures.FireAt(record.InstantOf(fire))
+		if err != nil {
+			return "", invalidArgument(err)
+		}
+		r.fire = at
 		r.control, r.shards, r.total, r.again, r.now = c, def.Shards, options.Total, options.Again, record.InstantOf(time.Now())
 		r.hasParam, r.compile = options.Param != "", o.compile
 		if options.Shards != nil {
@@ -121,8 +127,8 @@ func (o *Operator) Retry(ctx context.Context, job string, fire time.Time, option
 }
 
 // readRetry reads the records that decide a retry, but the control record and the definition.
-func (o *Operator) readRetry(ctx context.Context, segment string, fire record.Instant) (*retry, error) {
-	r := &retry{fire: fire}
+func (o *Operator) readRetry(ctx context.Context, segment string) (*retry, error) {
+	r := &retry{}
 	p, _, err := o.readPlan(ctx, segment)
 	if err != nil {
 		return nil, err
@@ -187,7 +193,7 @@ func (r *retry) decide() retryDecision {
 	named, failed := shardset.Set{}, map[int]*record.Failure{}
 	for i := range r.failures {
 		f := &r.failures[i]
-		if f.Fire != r.fire || f.Again {
+		if f.Fire != r.fire {
 			continue
 		}
 		d.more += f.More
@@ -238,15 +244,23 @@ func (r *retry) decide() retryDecision {
 	return d
 }
 
-// followed returns the shards of a failure with a later attempt at the same run, which has not failed.
+// followed returns the shards of a failure with a later attempt at the same run, which has ended and has not failed.
 func (r *retry) followed(f *record.Failure) (followed shardset.Set) {
 	for _, part := range r.watermarks.Split(f.Shards) {
 		later := f.Ref.AfterCrash()
-		isSame := part.Epoch == f.Epoch && part.Fire == f.Fire || f.Trigger > 0 && part.Trigger == f.Trigger
+		isSame := part.Trigger == f.Trigger
+		if f.Trigger == 0 {
+			isSame = part.Epoch == f.Epoch && part.Fire == f.Fire
+		}
 		if isSame && part.Covers(later) && !due.DropsNext(f.Error) && !slices.ContainsFunc(r.failures, func(o record.Failure) bool {
-			return o.IsSameRun(f.Ref) && o.Attempt > f.Attempt && !o.Again
+			return o.IsSameRun(f.Ref) && o.Attempt > f.Attempt
 		}) {
 			followed = followed.Union(part.Shards)
+		}
+	}
+	for _, g := range r.running {
+		if g.IsSameRun(f.Ref) {
+			followed = followed.Minus(g.Shards)
 		}
 	}
 	return followed

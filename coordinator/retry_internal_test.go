@@ -99,8 +99,30 @@ func TestRetry_Decides(t *testing.T) {
 			f.OwnParam, f.Work = true, "T#4-x"
 			r.failures, r.watermarks, r.hasParam = record.Failures{f}, mark(4), true
 		}, []int{1}, "T#4-x", ""},
-		"finds nothing without failures":               {func(r *retry) { r.failures = nil }, nil, "", ""},
-		"finds no failure that a retry policy follows": {func(r *retry) { r.failures[0].Again = true }, nil, "", ""},
+		"finds nothing without failures": {func(r *retry) { r.failures = nil }, nil, "", ""},
+		"refuses what the job's retry policy retries": {func(r *retry) {
+			r.failures[0].Again = true
+			r.pending = record.Runs{group(0, 2, 0, 1)}
+		}, nil, "", "0-1 another attempt is pending"},
+		"refuses what the job's retry policy is retrying": {func(r *retry) {
+			r.failures[0].Again = true
+			r.watermarks = record.Watermarks{{Shards: of(0, 1, 2), Watermark: record.Watermark{Epoch: 1, Fire: fire, Attempt: 2}}}
+			r.running = record.Runs{group(0, 2, 0, 1)}
+		}, nil, "", "0-1 a run is in progress"},
+		"finds nothing after a retry by the job's policy has succeeded": {func(r *retry) {
+			r.failures[0].Again = true
+			r.watermarks = record.Watermarks{{Shards: of(0, 1, 2), Watermark: record.Watermark{Epoch: 1, Fire: fire, Attempt: 2}}}
+		}, nil, "", ""},
+		"retries what an operator cancelled before the job's policy retried it": {func(r *retry) {
+			r.failures[0].Again = true
+			r.failures = append(r.failures, r.failures[0])
+			r.failures[1].Again, r.failures[1].Error = false, due.CancelledRunError
+			r.watermarks = record.Watermarks{{Shards: of(0, 1, 2), Watermark: record.Watermark{Epoch: 1, Fire: fire, Attempt: 2}}}
+		}, []int{0, 1}, "", ""},
+		"refuses a retry in progress": {func(r *retry) {
+			r.failures = record.Failures{failure(4, 0, 1)}
+			r.watermarks, r.running = mark(5), record.Runs{group(5, 1, 0, 1)}
+		}, nil, "", "0-1 a run is in progress"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &retry{

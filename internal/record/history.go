@@ -2,7 +2,10 @@ package record
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"slices"
+	"time"
 	"unicode/utf8"
 
 	"github.com/rota-dev/rota/internal/shardset"
@@ -81,6 +84,28 @@ func (f Failure) In(p *Plan) Failure {
 
 // Failures are the latest failures, one for each Ref and Again, sorted by At.
 type Failures []Failure
+
+// FireAt returns the fire of the failures that is at, or that is at if cut to microseconds, as a database has it. Without one, it
+// returns at. It fails if there are several.
+func (fs Failures) FireAt(at Instant) (Instant, error) {
+	fires := map[Instant]bool{}
+	for i := range fs {
+		switch fire := fs[i].Fire; {
+		case fire == at:
+			return at, nil
+		case InstantOf(fire.Time().Truncate(time.Microsecond)) == at:
+			fires[fire] = true
+		}
+	}
+	switch all := slices.Sorted(maps.Keys(fires)); len(all) {
+	case 0:
+		return at, nil
+	case 1:
+		return all[0], nil
+	default:
+		return 0, fmt.Errorf("%v may be one of the fires %v: name it with all its digits", at, all)
+	}
+}
 
 // With these bounds, a claims record stays within the budget of 1 KiB for the commit of a fire.
 const (

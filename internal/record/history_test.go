@@ -89,6 +89,20 @@ func TestFailures(t *testing.T) {
 		assert.GreaterOrEqual(t, len(fs), 3)
 		assert.LessOrEqual(t, len(fs), maxFailures)
 	})
+	t.Run("have a fire that is named to the microsecond", func(t *testing.T) {
+		const second = Instant(1_700_000_000_000_000_000)
+		at := func(fire Instant) Failure { return Failure{RunGroup: RunGroup{Ref: Ref{Fire: fire}}} }
+		fs := Failures{at(second), at(second + 123_456_789), at(second + 200_000_001), at(second + 200_000_002)}
+		for named, want := range map[Instant]Instant{
+			second: second, second + 123_456_000: second + 123_456_789, second + 123_000_000: second + 123_000_000, second + 200_000_002: second + 200_000_002,
+		} {
+			fire, err := fs.FireAt(named)
+			require.NoError(t, err)
+			assert.Equal(t, want, fire)
+		}
+		_, err := fs.FireAt(second + 200_000_000)
+		assert.ErrorContains(t, err, "one of the fires")
+	})
 	t.Run("do not change the receiver", func(t *testing.T) {
 		fs := Failures{}.With(failure(1, shardset.Of(1), "first"))
 		fs.With(failure(1, shardset.Of(2), "second"))

@@ -45,11 +45,12 @@ func (in *Input) dropCancelled(out *Decision, watermarks record.Watermarks, free
 			out.raiseWatermark(group.Shards, m)
 			in.noteFailed(out, group.Shards, g.Ref)
 			out.Claims.Counts.Failed += uint64(group.Shards.Len())
-			if g.IsRetry() {
-				continue // the failure is on record
-			}
 			before := g.Ref
 			before.Attempt--
+			if g.IsRetry() { // its failure is on record as one that another attempt follows
+				before.Retries--
+				before.NotBefore, before.RetryDelay = 0, 0
+			}
 			out.Claims.Failures = out.Claims.Failures.With(record.Failure{
 				RunGroup: record.RunGroup{Shards: group.Shards, Ref: before}, At: in.Now, Error: due.CancelledRunError, LastTrigger: m.Trigger,
 			}.In(in.Plan))

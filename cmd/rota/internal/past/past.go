@@ -59,11 +59,10 @@ func (c *Source) FailedShards(ctx context.Context, cmd *cobra.Command, job strin
 		if err != nil {
 			return err
 		}
-		ofFire := "/" + fire.UTC().Format(time.RFC3339Nano) + "/" // before the attempt, and the trigger of a retry
 		for _, shard := range slices.Sorted(maps.Keys(last)) {
 			switch run := last[shard]; {
 			case !run.Outcome.IsFailure():
-			case run.Trigger > 0 && !strings.Contains(run.ID, ofFire):
+			case run.Trigger > 0 && !isWorkOfFire(run):
 				return &exit.Error{Code: exit.NotMet, Err: fmt.Errorf("retry %q: the failure of trigger #%d is in the history only, which does not have its parameter: trigger the job again", job, run.Trigger)}
 			default:
 				failed = append(failed, shard)
@@ -72,6 +71,16 @@ func (c *Source) FailedShards(ctx context.Context, cmd *cobra.Command, job strin
 		return nil
 	})
 	return failed, total, err
+}
+
+// isWorkOfFire reports whether a trigger's run did the work of a scheduled fire, whose instant then follows the shard in its ID.
+func isWorkOfFire(r *history.Run) bool {
+	segments := strings.Split(r.ID, "/") // NAMESPACE/GROUP/JOB/SHARD/WORK/TRIGGER/ATTEMPT
+	if len(segments) < 6 {
+		return false
+	}
+	_, err := time.Parse(time.RFC3339Nano, segments[4])
+	return err == nil
 }
 
 // LastRuns returns the last of the runs of a fire for each shard, by their fences.

@@ -210,10 +210,10 @@ func (v OverridePreview) Screen(t Times) Screen {
 	for i := range max(len(v.FiresBefore), len(v.Fires)) {
 		row := []string{"fire", "-", "-"}
 		if i < len(v.FiresBefore) {
-			row[1] = t.exactly(v.FiresBefore[i])
+			row[1] = t.fire(v.FiresBefore[i])
 		}
 		if i < len(v.Fires) {
-			row[2] = t.exactly(v.Fires[i])
+			row[2] = t.fire(v.Fires[i])
 		}
 		table.Rows = append(table.Rows, row)
 	}

@@ -34,7 +34,7 @@ func (v Next) Screen(t Times) Screen {
 // Names returns the instants.
 func (v Next) Names() (names []string) {
 	for _, at := range v.Fires {
-		names = append(names, at.Format(time.RFC3339))
+		names = append(names, at.Format(time.RFC3339Nano))
 	}
 	return names
 }

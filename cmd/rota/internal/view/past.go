@@ -31,7 +31,7 @@ func (v Fires) Screen(t Times) Screen {
 	table := Table{Columns: columns("FIRE", "WHEN", "LATE", "TOOK", "OK", "FAILED", "SKIPPED", "~NOTE", "+SLOWEST", "+ITEMS", "+END")}
 	for i := range v.Fires {
 		f := &v.Fires[i]
-		fire, late, took := t.exactly(f.Fire), Span(f.MaxLate), "-"
+		fire, late, took := t.fire(f.Fire), Span(f.MaxLate), "-"
 		if f.Trigger != 0 {
 			fire, late = fmt.Sprintf("%s #%d", fire, f.Trigger), "-"
 		}
@@ -96,7 +96,7 @@ func endOf(f *history.Fire) string {
 // Names returns the instants of the fires.
 func (v Fires) Names() (names []string) {
 	for _, f := range v.Fires {
-		names = append(names, f.Fire.Format(time.RFC3339))
+		names = append(names, f.Fire.Format(time.RFC3339Nano))
 	}
 	return names
 }

@@ -84,6 +84,14 @@ func short(at, now time.Time, suffix string) string {
 	return at.Format("2006-01-02 15:04") + suffix
 }
 
+// fire returns the instant of a fire with all its digits, as --fire takes it.
+func (t Times) fire(at time.Time) string {
+	if t.Mode == "local" {
+		return at.In(t.Zone).Format(time.RFC3339Nano)
+	}
+	return at.UTC().Format(time.RFC3339Nano)
+}
+
 // exactly returns an instant with date and seconds.
 func (t Times) exactly(at time.Time) string {
 	if t.Mode == "local" {
@@ -224,7 +232,7 @@ func runsOf(all []coordinator.Runs) []Runs {
 func (r Runs) describe(t Times) string {
 	of := fmt.Sprintf("trigger #%d", r.Trigger)
 	if r.Trigger == 0 {
-		of = "fire " + t.exactly(r.Fire)
+		of = "fire " + t.fire(r.Fire)
 	}
 	return fmt.Sprintf("%s of %s, attempt %d", ShardsText(r.Shards), of, r.Attempt)
 }
