@@ -20,7 +20,7 @@ import (
 var (
 	// ErrUnknownJob means that no process has stored a definition of the job.
 	ErrUnknownJob = errors.New("unknown job")
-	// ErrTooManyTriggers means that 64 triggers of the job are pending, the most allowed, or that the parameters of
+	// ErrTooManyTriggers means that 64 triggers of the job wait for the leader, which takes up 64 more, or that the parameters of
 	// those that wait are too long together.
 	ErrTooManyTriggers = errors.New("too many triggers wait")
 	// ErrTooManyDisabled means that more than 256 instances or 256 hosts would be disabled
@@ -129,8 +129,8 @@ type Intent struct {
 //
 // The request is durable: once Trigger returns nil, crashes cannot prevent the run. Trigger
 // is not idempotent: each successful call is another run. It fails with ErrTooManyTriggers
-// if 64 triggers of the job are pending, or if the parameters of those that the leader has not
-// taken up would have more than 64 KiB.
+// if 64 triggers of the job wait beside the 64 that the leader has taken up, or if the parameters of those that wait
+// would have more than 64 KiB.
 func (o *Operator) Trigger(ctx context.Context, job, param string, shards []int) (uint64, error) {
 	if shards != nil && len(shards) == 0 {
 		return 0, fmt.Errorf("trigger %q: %w", job, invalidArgument(errors.New("no shard is named; nil means all")))

@@ -35,7 +35,7 @@ var (
 	// ErrNameTaken means that another live process has the instance's name. The text names the
 	// process and its host.
 	ErrNameTaken = coordinator.ErrNameTaken
-	// ErrTooManyTriggers means that 64 triggers of the job are pending, the most allowed.
+	// ErrTooManyTriggers means that 64 triggers of the job wait for the leader, which takes up 64 more.
 	ErrTooManyTriggers = coordinator.ErrTooManyTriggers
 	// ErrTooManyDisabled means that more than 256 instances or 256 hosts would be disabled.
 	ErrTooManyDisabled = coordinator.ErrTooManyDisabled

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,7 +23,8 @@ func Command() *cobra.Command {
 		Use:   "import",
 		Short: "Convert the jobs of another scheduler",
 		Long: `Import converts the jobs of another scheduler. It writes to standard output and changes nothing.
-Each setting that rota cannot keep becomes a note in the output: read them before the first start.`,
+Each setting that rota cannot keep becomes a note in the output: read them before the first start. Jobs that
+cannot be converted become notes, too, and the command exits with 1.`,
 		Args: cobra.NoArgs, // cobra shows the help for an unknown command below a command without this
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -75,20 +77,35 @@ func importCrontab(cmd *cobra.Command, file string, o crontabOptions) error {
 	if err != nil {
 		return fmt.Errorf("read the crontab: %w", err)
 	}
-	d, err := convertCrontab(string(text), o)
-	if err != nil {
-		return err
-	}
-	return writeOutput(cmd, &d, writeJobsFile(d))
+	d, refused := convertCrontab(string(text), o)
+	return writeOutput(cmd, &d, refused, func(d document) (string, error) { return writeJobsFile(d), nil })
 }
 
-// writeOutput writes the text of a document, and a summary of the document.
-func writeOutput(cmd *cobra.Command, d *document, text string) error {
-	if _, err := io.WriteString(cmd.OutOrStdout(), text); err != nil {
+// writeOutput writes a document, and a summary of it. Jobs that could not be converted do not keep the others from being written: refused,
+// the errors of all, one in a line, become notes, and writeOutput returns it.
+func writeOutput(cmd *cobra.Command, d *document, refused error, text func(document) (string, error)) error {
+	if len(d.jobs) == 0 {
+		return refused
+	}
+	if refused != nil {
+		for line := range strings.Lines(refused.Error()) {
+			d.notes = append(d.notes, "NOT CONVERTED: "+strings.TrimSuffix(line, "\n"))
+		}
+	}
+	out, err := text(*d)
+	if err != nil {
+		return errors.Join(refused, err)
+	}
+	if _, err := io.WriteString(cmd.OutOrStdout(), out); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(cmd.ErrOrStderr(), "imported %d jobs; %d notes are in the output\n", len(d.jobs), d.countNotes())
-	return err
+	if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "imported %d jobs; %d notes are in the output\n", len(d.jobs), d.countNotes()); err != nil {
+		return err
+	}
+	if refused != nil {
+		return fmt.Errorf("not all jobs are converted:\n%w", refused)
+	}
+	return nil
 }
 
 // checkTimezone returns an error if name is neither empty nor the name of a time zone.
@@ -157,20 +174,13 @@ func importElasticJob(cmd *cobra.Command, address, to, packageName, digestFile s
 	if o.namespace == "" {
 		o.namespace = path.Base(a.namespace)
 	}
-	d, err := convertElasticJob(root, o)
-	if err != nil {
-		return err
-	}
-	text := ""
-	if to == toGo {
-		text, err = writeGoFile(d, packageName)
-	} else {
-		text = writeJobsFile(d)
-	}
-	if err != nil {
-		return err
-	}
-	return writeOutput(cmd, &d, text)
+	d, refused := convertElasticJob(root, o)
+	return writeOutput(cmd, &d, refused, func(d document) (string, error) {
+		if to == toGo {
+			return writeGoFile(d, packageName)
+		}
+		return writeJobsFile(d), nil
+	})
 }
 
 func checkElasticJobFlags(to, packageName string, o elasticJobOptions) error {

@@ -57,6 +57,20 @@ func TestCommand_ReportsMistakes(t *testing.T) {
 		"standard input:2: a line has five fields of times and a command, or sets a variable as NAME=VALUE")
 }
 
+func TestCommand_ConvertsTheOtherJobs(t *testing.T) {
+	out, _, err := execute(t, "61 * * * * a\n* * * * * b\n* * * *\n", "crontab", "-")
+	mistakes := []string{
+		`standard input:1: minute "61": 61 is not within 0 to 59`,
+		"standard input:3: a line has five fields of times and a command, or sets a variable as NAME=VALUE",
+	}
+	assert.EqualError(t, err, "not all jobs are converted:\n"+strings.Join(mistakes, "\n"))
+	assert.Contains(t, out, "jobs:\n  b:\n")
+	words := strings.Fields(strings.ReplaceAll(out, "#", ""))
+	for _, m := range mistakes {
+		assert.Contains(t, strings.Join(words, " "), "NOT CONVERTED: "+m)
+	}
+}
+
 func TestCommand_ReportsMistakesAboutElasticJob(t *testing.T) {
 	digest := filepath.Join(t.TempDir(), "digest")
 	require.NoError(t, os.WriteFile(digest, []byte("secret\n"), 0o600))
