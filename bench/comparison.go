@@ -107,7 +107,7 @@ func comparisonCases() (cases []benchCase) {
 		{"zookeeper", newZKLock, nil, "zk.Lock", "zk GetW", watchZooKeeper},
 	} {
 		for _, n := range []int{2, 8} {
-			c := comparison{store: k.store, ours: subject{"registry.Lock", handOffs(n, 0, newOurLock)}}
+			c := comparison{store: k.store, ours: subject{"lock.Lock", handOffs(n, 0, newOurLock)}}
 			if k.lock != nil {
 				c.theirs = subject{k.lockName, handOffs(n, 0, k.lock)}
 			}

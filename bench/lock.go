@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.uber.org/zap"
 
+	"github.com/rota-dev/rota/lock"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -21,11 +22,11 @@ func closeRegistry(reg registry.Registry) {
 	_ = reg.Close(ctx) // the server stops too
 }
 
-// ourLock uses registry.Lock, with a handle of its own.
+// ourLock uses lock.Lock, with a handle of its own.
 type ourLock struct {
 	reg     registry.Registry
 	session registry.Session
-	lock    *registry.Lock
+	lock    *lock.Lock
 }
 
 func newOurLock(ctx context.Context, s *store) (contender, error) {
@@ -38,7 +39,7 @@ func newOurLock(ctx context.Context, s *store) (contender, error) {
 		closeRegistry(reg)
 		return nil, err
 	}
-	return &ourLock{reg, session, registry.NewLock(reg, "lock")}, nil
+	return &ourLock{reg, session, lock.New(reg, "lock")}, nil
 }
 
 func (l *ourLock) tenure(ctx context.Context, held func()) error {

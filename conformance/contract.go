@@ -62,7 +62,7 @@ var Contract = []Clause{
 	{"package", "A Registry is a small, strongly ordered key-value store.", []Promise{SeqGrows}, ""},
 	{"package", "It reads keys and directories, changes them by transactions, follows directories, and grants sessions: leases whose owned (ephemeral) keys vanish with them.", []Promise{SessionEndsAtOneCommit, WatchFollowsChanges}, ""},
 	{"package", "Packages memory, etcd and zookeeper implement it; package conformance checks that they keep its promises.", nil, definition},
-	{"package", "Built on it, and hence the same for every store, are Apply, which determines the outcome of a transaction whose reply was lost; Lock, a fair lock with a fencing token; Cache, a replica of a directory; KeepSession, which opens a new session when one is lost; and Prefix, a registry below a directory of another.", nil, pure},
+	{"package", "Built on it, and hence the same for every store, are Apply, which determines the outcome of a transaction whose reply was lost; KeepSession, which opens a new session when one is lost; Prefix, a registry below a directory of another; and package lock, a fair lock with a fencing token.", nil, pure},
 	{"package", "The end of a session does not stop its owner's writes: a process that was paused for a minute still sends its next write.", nil, callers},
 	{"package", "Only a condition stops that write.", []Promise{AliveUntilTheEnd, LateTxnDoesNoHarm}, ""},
 	{"package", "Guard the writes of a session, lock or leader with Alive, or with At on the record that names it, and pass the commit number (Rev.Seq) to stores of other kinds, to be compared there.", nil, callers},

@@ -19,8 +19,7 @@ import (
 // builtOnContract are the files of package registry that use the contract instead of
 // defining it. They have tests of their own.
 var builtOnContract = []string{
-	"apply.go", "backoff.go", "cache.go", "follow.go", "keep.go",
-	"lock.go", "lockacquirer.go", "lockqueue.go", "lockview.go", "prefix.go",
+	"apply.go", "follow.go", "keep.go", "prefix.go",
 }
 
 // TestContractIsMapped compares the table with the doc comments of package registry. A

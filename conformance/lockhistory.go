@@ -8,6 +8,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
+	"github.com/rota-dev/rota/lock"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -85,7 +86,7 @@ func lockHistory(t *test) {
 // session expire.
 type locker struct {
 	client
-	lock *registry.Lock
+	lock *lock.Lock
 }
 
 func (t *test) recordLockHistory(seed uint64) *history {
@@ -94,9 +95,9 @@ func (t *test) recordLockHistory(seed uint64) *history {
 	s := &scene{profile: profile{seed: seed, clients: clients}, t: t}
 	dir := registry.Key(fmt.Sprintf("locks/%d", seed))
 	machines := machineNames(clients)
-	locks := map[string]*registry.Lock{}
+	locks := map[string]*lock.Lock{}
 	for _, machine := range machines {
-		lock := registry.NewLock(t.handle(machine), dir)
+		lock := lock.New(t.handle(machine), dir)
 		locks[machine] = lock
 		t.Cleanup(func() { _ = lock.Close(t.within(t.ttl + slack)) })
 	}
@@ -159,7 +160,7 @@ func (l *locker) acquireAndRelease(ctx context.Context) error {
 }
 
 // recordGuardCheck records whether the guard of a tenure holds.
-func (l *locker) recordGuardCheck(ctx context.Context, held *registry.Held) error {
+func (l *locker) recordGuardCheck(ctx context.Context, held *lock.Held) error {
 	within, cancel := context.WithTimeout(ctx, l.callTimeout())
 	defer cancel()
 	call := l.history.beginCall()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/lock"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -75,13 +76,13 @@ type contender struct {
 	t       *test
 	reg     registry.Registry
 	session registry.Session
-	lock    *registry.Lock
+	lock    *lock.Lock
 }
 
 func (t *test) contender(machine string) *contender {
 	t.Helper()
 	r := t.handle(machine)
-	c := &contender{t: t, reg: r, session: t.openSession(r), lock: registry.NewLock(r, lockDir)}
+	c := &contender{t: t, reg: r, session: t.openSession(r), lock: lock.New(r, lockDir)}
 	t.Cleanup(func() {
 		if err := c.lock.Close(t.within(t.ttl + slack)); err != nil && !t.Failed() {
 			t.Errorf("close the lock of %s: %v", machine, err)
@@ -91,7 +92,7 @@ func (t *test) contender(machine string) *contender {
 }
 
 // acquire waits for the lock, at most as long as a failed holder can keep it.
-func (c *contender) acquire() *registry.Held {
+func (c *contender) acquire() *lock.Held {
 	c.t.Helper()
 	h, err := c.lock.Acquire(c.t.within(c.session.TTL()+slack), c.session)
 	require.NoError(c.t, err)
@@ -100,7 +101,7 @@ func (c *contender) acquire() *registry.Held {
 
 // acquisition is the result of Lock.Acquire.
 type acquisition struct {
-	held *registry.Held
+	held *lock.Held
 	err  error
 }
 
@@ -125,7 +126,7 @@ func (c *contender) enqueue(ctx context.Context) <-chan acquisition {
 }
 
 // awaitLock waits for the result of enqueue, which must be the lock.
-func (t *test) awaitLock(outcome <-chan acquisition, who string) *registry.Held {
+func (t *test) awaitLock(outcome <-chan acquisition, who string) *lock.Held {
 	t.Helper()
 	select {
 	case a := <-outcome:
@@ -137,7 +138,7 @@ func (t *test) awaitLock(outcome <-chan acquisition, who string) *registry.Held 
 	}
 }
 
-func (t *test) releaseHeld(h *registry.Held) {
+func (t *test) releaseHeld(h *lock.Held) {
 	t.Helper()
 	require.NoError(t, h.Release(t.within(t.ttl+slack)))
 }
@@ -279,7 +280,7 @@ func fencesGrow(t *test) {
 
 // replaceHolder expires the session of a holder and returns both tenures, the old and its
 // successor's.
-func (t *test) replaceHolder() (holder *contender, old, now *registry.Held) {
+func (t *test) replaceHolder() (holder *contender, old, now *lock.Held) {
 	t.Helper()
 	holder, next := t.contender("a"), t.contender("b")
 	old = holder.acquire()
@@ -322,9 +323,9 @@ func lateRelease(t *test) {
 func reentry(t *test) {
 	c := t.contender("a")
 	held := c.acquire()
-	for _, l := range []*registry.Lock{c.lock, t.contender("a").lock} {
+	for _, l := range []*lock.Lock{c.lock, t.contender("a").lock} {
 		_, err := l.Acquire(t.within(t.ttl), c.session)
-		require.ErrorIs(t, err, registry.ErrHeld)
+		require.ErrorIs(t, err, lock.ErrHeld)
 	}
 	t.assertHolds(c.reg, held.Guard())
 	t.releaseHeld(held)

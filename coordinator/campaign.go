@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/member"
+	"github.com/rota-dev/rota/lock"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -34,7 +35,7 @@ import (
 //   - the cause of ctx, if ctx ended before or during a term. It is joined with an error of
 //     lead that is not merely the end of its context;
 //   - an error that names the campaign, if it cannot continue, such as
-//     registry.ErrInvalidKey, registry.ErrLockRecord, registry.ErrPermission or
+//     registry.ErrInvalidKey, registry.ErrRecord, registry.ErrPermission or
 //     registry.ErrClosed.
 //
 // While the registry is unreachable, Campaign retries until ctx ends. It then tries for up to
@@ -52,7 +53,7 @@ func Campaign(ctx context.Context, reg registry.Registry, name string, lead func
 	}
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	c := &campaign{reg: reg, lock: registry.NewLock(reg, registry.Key(name)), lead: lead, stop: stop}
+	c := &campaign{reg: reg, lock: lock.New(reg, registry.Key(name)), lead: lead, stop: stop}
 	defer c.closeLock(ctx)
 	for {
 		err := registry.KeepSession(running, reg, registry.SessionOptions{}, c.runTerm)
@@ -90,7 +91,7 @@ var (
 
 type campaign struct {
 	reg  registry.Registry
-	lock *registry.Lock
+	lock *lock.Lock
 	lead func(context.Context, uint64) error
 
 	stop   context.CancelCauseFunc // called so that no other session is opened
@@ -120,7 +121,7 @@ func (c *campaign) runTerm(ctx context.Context, s registry.Session) error {
 
 // resign ends the term after lead has returned err. It reports whether the term had been
 // lost before.
-func (c *campaign) resign(ctx context.Context, s registry.Session, held *registry.Held, err error) (lost bool) {
+func (c *campaign) resign(ctx context.Context, s registry.Session, held *lock.Held, err error) (lost bool) {
 	lost = errors.Is(context.Cause(ctx), registry.ErrSessionLost)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), campaignTimeout)
 	defer cancel()

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/lock"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
 )
@@ -424,9 +425,9 @@ func TestCampaign_Returns(t *testing.T) {
 			"":          registry.ErrInvalidKey,
 			"a//b":      registry.ErrInvalidKey,
 			"a/~b":      registry.ErrInvalidKey,
-			"not/there": registry.ErrLockRecord,
+			"not/there": lock.ErrRecord,
 		} {
-			if want == registry.ErrLockRecord { //nolint:errorlint // this very error
+			if want == lock.ErrRecord { //nolint:errorlint // this very error
 				_, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create("not/there/x", nil)}})
 				require.NoError(t, err)
 			}

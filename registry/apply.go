@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/rota-dev/rota/internal/backoff"
 )
 
 // Apply commits t as Registry.Txn does, but retries until the outcome is known: while the
@@ -40,7 +42,7 @@ import (
 func Apply(ctx context.Context, reg Registry, t Txn) (Rev, error) {
 	t.ID = t.ID.OrNew()
 	var (
-		pause   backoff
+		pause   backoff.Backoff
 		unknown bool // a request may have been applied, or may yet be
 	)
 	for {
@@ -58,7 +60,7 @@ func Apply(ctx context.Context, reg Registry, t Txn) (Rev, error) {
 				return rev, err
 			}
 		}
-		if cause := pause.wait(ctx); cause != nil {
+		if cause := pause.Wait(ctx); cause != nil {
 			outcome := ErrNotApplied
 			if unknown {
 				outcome = ErrUnknownOutcome

@@ -7,9 +7,9 @@
 // zookeeper implement it; package conformance checks that they keep its promises.
 //
 // Built on it, and hence the same for every store, are Apply, which determines the outcome
-// of a transaction whose reply was lost; Lock, a fair lock with a fencing token; Cache, a
-// replica of a directory; KeepSession, which opens a new session when one is lost; and
-// Prefix, a registry below a directory of another.
+// of a transaction whose reply was lost; KeepSession, which opens a new session when one is
+// lost; Prefix, a registry below a directory of another; and package lock, a fair lock with a
+// fencing token.
 //
 // # Not promised
 //

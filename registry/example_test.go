@@ -34,41 +34,6 @@ func ExampleApply() {
 	// commits: 1
 }
 
-// A Cache holds the entries of a directory, and signals each change.
-func ExampleCache() {
-	ctx := context.Background()
-	server := memory.New()
-	reg, other := server.Client("a"), server.Client("b")
-	defer reg.Close(ctx)
-	defer other.Close(ctx)
-
-	jobs, err := registry.NewCache(ctx, reg, "jobs")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer jobs.Close()
-
-	changed := jobs.Changed() // called before the read, so as to miss no change
-	fmt.Println(jobs.Len())
-	_, err = registry.Apply(ctx, other, registry.Txn{Then: []registry.Op{
-		registry.Create("jobs/settle", []byte("hourly")),
-		registry.Create("jobs/bill", []byte("daily")),
-	}})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	<-changed
-	for _, e := range jobs.Entries() {
-		fmt.Printf("%s: %s\n", e.Key, e.Value)
-	}
-	// Output:
-	// 0
-	// jobs/bill: daily
-	// jobs/settle: hourly
-}
-
 // The function creates its owned key again in each new session.
 func ExampleKeepSession() {
 	ctx := context.Background()

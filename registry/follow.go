@@ -1,6 +1,10 @@
 package registry
 
-import "context"
+import (
+	"context"
+
+	"github.com/rota-dev/rota/internal/backoff"
+)
 
 // Follow watches dir and calls f with each batch, in order, from the calling goroutine. If
 // the watch fails or cannot be opened, Follow opens another, with pauses of up to half a
@@ -12,7 +16,7 @@ import "context"
 // registry), ErrPermission, ErrUnauthenticated or ErrInvalidKey. It never returns nil. It
 // does not interrupt f when ctx ends; f has to observe ctx itself.
 func Follow(ctx context.Context, reg Registry, dir Key, f func(Batch) error) error {
-	var pause backoff
+	var pause backoff.Backoff
 	for {
 		stop, err := followOnce(ctx, reg, dir, &pause, f)
 		switch {
@@ -23,7 +27,7 @@ func Follow(ctx context.Context, reg Registry, dir Key, f func(Batch) error) err
 		case final(err):
 			return err
 		}
-		if err := pause.wait(ctx); err != nil {
+		if err := pause.Wait(ctx); err != nil {
 			return err
 		}
 	}
@@ -31,7 +35,7 @@ func Follow(ctx context.Context, reg Registry, dir Key, f func(Batch) error) err
 
 // followOnce follows dir with one watcher until that fails or f returns an error, which
 // stop reports.
-func followOnce(ctx context.Context, reg Registry, dir Key, pause *backoff, f func(Batch) error) (stop bool, err error) {
+func followOnce(ctx context.Context, reg Registry, dir Key, pause *backoff.Backoff, f func(Batch) error) (stop bool, err error) {
 	w, err := reg.Watch(ctx, dir, WatchOptions{})
 	if err != nil {
 		return false, err
@@ -42,7 +46,7 @@ func followOnce(ctx context.Context, reg Registry, dir Key, pause *backoff, f fu
 		if err != nil {
 			return false, err
 		}
-		pause.reset()
+		pause.Reset()
 		if err := f(b); err != nil {
 			return true, err
 		}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/rota-dev/rota/internal/backoff"
 )
 
 // closeTimeout bounds the closing of a session that is no longer needed.
@@ -30,7 +32,7 @@ const closeTimeout = 3 * time.Second
 // that cannot be closed at the store within 3 seconds, or the TTL if that is shorter, is
 // left to expire.
 func KeepSession(ctx context.Context, reg Registry, o SessionOptions, f func(ctx context.Context, s Session) error) error {
-	var pause backoff
+	var pause backoff.Backoff
 	for {
 		s, err := reg.OpenSession(ctx, o)
 		switch {
@@ -41,12 +43,12 @@ func KeepSession(ctx context.Context, reg Registry, o SessionOptions, f func(ctx
 				return err
 			}
 			if time.Since(opened) >= s.TTL() {
-				pause.reset() // a session lost within its TTL counts as a failed try
+				pause.Reset() // a session lost within its TTL counts as a failed try
 			}
 		case !transient(err):
 			return err
 		}
-		if err := pause.wait(ctx); err != nil {
+		if err := pause.Wait(ctx); err != nil {
 			return err
 		}
 	}

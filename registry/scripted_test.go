@@ -110,3 +110,10 @@ func isAbsent(t *testing.T, reg registry.Registry, key registry.Key) {
 	_, err := reg.Get(context.Background(), key, registry.ReadOptions{Fresh: true})
 	require.ErrorIs(t, err, registry.ErrNotFound)
 }
+
+func listed(t *testing.T, reg registry.Registry, dir registry.Key) []registry.Entry {
+	t.Helper()
+	l, err := reg.List(context.Background(), dir, registry.ReadOptions{Fresh: true})
+	require.NoError(t, err)
+	return l.Entries
+}

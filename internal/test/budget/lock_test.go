@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/internal/test/judge"
+	"github.com/rota-dev/rota/lock"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -54,15 +55,15 @@ type lockLine struct {
 	t     *testing.T
 	store store
 	line  []*lockContender
-	held  *registry.Held
+	held  *lock.Held
 	over  atomic.Bool
 }
 
 type lockContender struct {
 	reg      registry.Registry
 	session  registry.Session
-	lock     *registry.Lock
-	acquired chan *registry.Held
+	lock     *lock.Lock
+	acquired chan *lock.Held
 }
 
 func newLockLine(t *testing.T, s store, n int) *lockLine {
@@ -72,7 +73,7 @@ func newLockLine(t *testing.T, s store, n int) *lockLine {
 		reg := s.open(t, fmt.Sprint("contender", i))
 		session, err := reg.OpenSession(t.Context(), registry.SessionOptions{})
 		require.NoError(t, err)
-		c := &lockContender{reg: reg, session: session, lock: registry.NewLock(reg, lockDir), acquired: make(chan *registry.Held, 1)}
+		c := &lockContender{reg: reg, session: session, lock: lock.New(reg, lockDir), acquired: make(chan *lock.Held, 1)}
 		l.join(c)
 		if i == 0 {
 			l.held = <-c.acquired

@@ -14,16 +14,17 @@ var reach = []struct {
 	may []string
 }{
 	{".", nil},
-	{"registry", nil},
+	{"registry", []string{"internal/backoff"}},
 	{"registry/backend", []string{"registry"}},
 	{"registry/memory", []string{"registry", "registry/backend"}},
 	{"registry/faults", []string{"registry", "registry/backend"}},
 	{"registry/etcd", []string{"registry", "registry/backend", "internal/cleartext", "go.etcd.io/etcd/...", "google.golang.org/grpc/...", "go.uber.org/zap"}},
 	{"registry/zookeeper", []string{"registry", "registry/backend", "internal/cleartext", "internal/parallel", "internal/zkwire", "github.com/go-zookeeper/zk"}},
-	{"conformance/...", []string{"registry", "conformance/...", "github.com/stretchr/testify/...", "github.com/anishathalye/porcupine"}},
+	{"lock", []string{"registry", "internal/backoff"}},
+	{"conformance/...", []string{"registry", "lock", "conformance/...", "github.com/stretchr/testify/...", "github.com/anishathalye/porcupine"}},
 	{"coordinator/internal/membertest", []string{"registry/...", "coordinator/...", "internal/record", "internal/shardset", "github.com/stretchr/testify/..."}},
 	{"coordinator/internal/coordtest", []string{"coordinator/internal/due", "internal/record", "internal/shardset", "github.com/stretchr/testify/..."}},
-	{"coordinator/...", []string{"registry", "coordinator/...", "internal/contain", "internal/jobname", "internal/parallel", "internal/record", "internal/scheduletext", "internal/shardset"}},
+	{"coordinator/...", []string{"registry", "lock", "coordinator/...", "internal/contain", "internal/jobname", "internal/parallel", "internal/record", "internal/scheduletext", "internal/shardset"}},
 	{"schedule", []string{"internal/firelist", "internal/jobname", "internal/scheduletext", "internal/texthash", "github.com/robfig/cron/v3"}}, // knows no fleet
 	{"executor/...", []string{"registry", "schedule", "coordinator/...", "executor/...", "internal/contain", "internal/firelist", "internal/jobname", "internal/record", "internal/scheduletext", "internal/shardset", "internal/texthash"}},
 	{"history/sqltest", nil},

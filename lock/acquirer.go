@@ -1,17 +1,19 @@
-package registry
+package lock
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/rota-dev/rota/registry"
 )
 
 // acquirer is one call of Acquire. It has a goroutine of its own, which outlives the call if
 // that gives up during a commit: the commit may turn out to have acquired the lock.
 type acquirer struct {
 	lock    *Lock
-	session Session
+	session registry.Session
 	ctx     context.Context // of its calls to the registry
 	cancel  context.CancelCauseFunc
 
@@ -20,24 +22,24 @@ type acquirer struct {
 	givenUp chan struct{} // closed when Acquire gives up
 	done    chan struct{} // closed at the end, after err was set
 	err     error
-	placed  Rev // when place was written; zero if unknown
+	placed  registry.Rev // when place was written; zero if unknown
 
 	// Guarded by lock.mu, since the follower reads them.
-	place     Key  // in the queue; empty before the first try to join it
-	seen      bool // the view has contained place
-	doubted   bool // a request to create place may still be under way
-	leaving   bool // it no longer wants the lock
-	refusedAt int  // the version of the view by which takeLock was refused; 0 if none
+	place     registry.Key // in the queue; empty before the first try to join it
+	seen      bool         // the view has contained place
+	doubted   bool         // a request to create place may still be under way
+	leaving   bool         // it no longer wants the lock
+	refusedAt int          // the version of the view by which takeLock was refused; 0 if none
 }
 
 var errGivenUp = errors.New("given up")
 
 // startAcquirer starts an acquirer for s.
-func (l *Lock) startAcquirer(s Session) (*acquirer, error) {
+func (l *Lock) startAcquirer(s registry.Session) (*acquirer, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.isClosed {
-		return nil, ErrClosed
+		return nil, registry.ErrClosed
 	}
 	a := &acquirer{
 		lock:    l,
@@ -80,7 +82,7 @@ func (a *acquirer) run() {
 		case <-a.givenUp:
 			err = errGivenUp
 		case <-a.lock.closed:
-			err = ErrClosed
+			err = registry.ErrClosed
 		case <-a.ctx.Done():
 			err = context.Cause(a.ctx)
 		}
@@ -102,7 +104,7 @@ func (a *acquirer) leaveQueue(h *Held, err error) error {
 	a.leaving = true
 	place, doubted := a.place, a.doubted
 	a.lock.mu.Unlock()
-	if errors.Is(err, ErrSessionLost) {
+	if errors.Is(err, registry.ErrSessionLost) {
 		return err // the place has expired with the session
 	}
 	ctx, stop := withSession(a.ctx, a.session)
@@ -158,7 +160,7 @@ func (a *acquirer) stopCause() error {
 	case <-a.givenUp:
 		return errGivenUp
 	case <-a.lock.closed:
-		return ErrClosed
+		return registry.ErrClosed
 	case <-a.ctx.Done():
 		return context.Cause(a.ctx)
 	default:
@@ -166,24 +168,24 @@ func (a *acquirer) stopCause() error {
 	}
 }
 
-// lockDecision is the next step of an acquirer, with the state of the view that it rests on.
-type lockDecision struct {
-	step    lockStep
-	held    *Held     // for lockHold
-	owner   Entry     // the record to be changed for lockTake
-	holder  SessionID // the session that must have ended for lockTake
-	place   Entry     // in the queue, for lockTake; zero if there is none
+// decision is the next step of an acquirer, with the state of the view that it rests on.
+type decision struct {
+	step    step
+	held    *Held              // for lockHold
+	owner   registry.Entry     // the record to be changed for lockTake
+	holder  registry.SessionID // the session that must have ended for lockTake
+	place   registry.Entry     // in the queue, for lockTake; zero if there is none
 	version int
 	refused bool // takeLock was refused by this version
 }
 
-func (a *acquirer) decide() (lockDecision, error) {
+func (a *acquirer) decide() (decision, error) {
 	l := a.lock
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	v := &l.view
 	step, err := a.nextStep()
-	p := lockDecision{
+	p := decision{
 		step:    step,
 		owner:   v.owner,
 		holder:  v.holder,
@@ -202,7 +204,7 @@ func (a *acquirer) decide() (lockDecision, error) {
 }
 
 // nextStep returns the next step of a. lock.mu is held.
-func (a *acquirer) nextStep() (lockStep, error) {
+func (a *acquirer) nextStep() (step, error) {
 	if a.leaving {
 		return lockWait, nil
 	}
@@ -218,7 +220,7 @@ func (a *acquirer) nextStep() (lockStep, error) {
 }
 
 // newHeld returns the lock, which a has held since rev. lock.mu is held.
-func (a *acquirer) newHeld(rev, placed Rev) *Held {
+func (a *acquirer) newHeld(rev, placed registry.Rev) *Held {
 	h := a.lock.newHeld(a.session, a.place, rev, placed)
 	h.doubted = a.doubted
 	return h
@@ -227,7 +229,7 @@ func (a *acquirer) newHeld(rev, placed Rev) *Held {
 // awaitChange waits for a change of the view, or until a is stopped. After a refusal it also
 // ends after a TTL: if another writer deleted the place of a living holder, the end of that
 // holder's session changes nothing in the directory.
-func (a *acquirer) awaitChange(p lockDecision) {
+func (a *acquirer) awaitChange(p decision) {
 	var again <-chan time.Time
 	if p.refused {
 		timer := time.NewTimer(a.session.TTL())
@@ -250,16 +252,16 @@ func (a *acquirer) awaitChange(p lockDecision) {
 func (a *acquirer) joinQueue() error {
 	place := a.drawPlace()
 	w := &doubtRecorder{Registry: a.lock.reg}
-	rev, err := Apply(a.ctx, w, Txn{Then: []Op{a.createPlace(place)}})
+	rev, err := registry.Apply(a.ctx, w, registry.Txn{Then: []registry.Op{a.createPlace(place)}})
 	a.placed = rev
 	if w.doubt {
 		a.lock.mu.Lock()
 		a.doubted = true
 		a.lock.mu.Unlock()
 	}
-	if errors.Is(err, ErrConflict) { // only a creates this place: it exists, and another writer has written it
-		var e Entry
-		if e, err = a.lock.readFresh(a.ctx, place); errors.Is(err, ErrNotFound) {
+	if errors.Is(err, registry.ErrConflict) { // only a creates this place: it exists, and another writer has written it
+		var e registry.Entry
+		if e, err = a.lock.readFresh(a.ctx, place); errors.Is(err, registry.ErrNotFound) {
 			return nil
 		}
 		a.placed = e.Modified
@@ -269,7 +271,7 @@ func (a *acquirer) joinQueue() error {
 
 // drawPlace sets a.place to a new key before that is created, so that the follower can match
 // it with the first batch that contains it.
-func (a *acquirer) drawPlace() Key {
+func (a *acquirer) drawPlace() registry.Key {
 	l := a.lock
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -280,32 +282,32 @@ func (a *acquirer) drawPlace() Key {
 	return a.place
 }
 
-func (a *acquirer) createPlace(place Key) Op {
-	return CreateOwned(place, lockPlace, a.session.ID())
+func (a *acquirer) createPlace(place registry.Key) registry.Op {
+	return registry.CreateOwned(place, placeValue, a.session.ID())
 }
 
 // takeLock tries to acquire the lock. If it returns neither a lock nor an error, the try was
 // refused, and a is in the queue.
-func (a *acquirer) takeLock(p lockDecision) (*Held, error) {
+func (a *acquirer) takeLock(p decision) (*Held, error) {
 	l := a.lock
-	var t Txn
+	var t registry.Txn
 	if p.holder != "" {
-		t.If = append(t.If, Dead(p.holder))
+		t.If = append(t.If, registry.Dead(p.holder))
 	}
 	place, inLine := p.place.Key, p.place.Key != ""
 	if inLine {
-		t.If = append(t.If, At(place, p.place.Modified))
+		t.If = append(t.If, registry.At(place, p.place.Modified))
 	} else {
 		place = a.drawPlace()
 		t.Then = append(t.Then, a.createPlace(place))
 	}
-	record := lockRecord{Session: a.session.ID(), Place: place.Name()}.encode()
+	record := ownerRecord{Session: a.session.ID(), Place: place.Name()}.encode()
 	if p.owner.Key == "" {
-		t.Then = append(t.Then, Create(l.owner(), record))
+		t.Then = append(t.Then, registry.Create(l.owner(), record))
 	} else {
-		t.Then = append(t.Then, Set(l.owner(), p.owner.Modified, record))
+		t.Then = append(t.Then, registry.Set(l.owner(), p.owner.Modified, record))
 	}
-	rev, err := Apply(a.ctx, l.reg, t)
+	rev, err := registry.Apply(a.ctx, l.reg, t)
 	switch {
 	case err == nil:
 		placed := rev
@@ -316,7 +318,7 @@ func (a *acquirer) takeLock(p lockDecision) (*Held, error) {
 		defer l.mu.Unlock()
 		l.view.floor = max(l.view.floor, rev.Seq)
 		return a.newHeld(rev, placed), nil
-	case !errors.Is(err, ErrConflict):
+	case !errors.Is(err, registry.ErrConflict):
 		return nil, err
 	case !inLine:
 		return nil, a.joinQueue() // without a place, newcomers could overtake a for ever
@@ -328,12 +330,12 @@ func (a *acquirer) takeLock(p lockDecision) (*Held, error) {
 }
 
 // confirmHeld returns ErrHeld if a fresh read confirms that the session holds the lock.
-func (a *acquirer) confirmHeld(p lockDecision) error {
+func (a *acquirer) confirmHeld(p decision) error {
 	l := a.lock
 	// Another Lock of the session may have released it, and the view lag behind.
 	e, err := l.readFresh(a.ctx, l.owner())
 	switch {
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, registry.ErrNotFound):
 	case err != nil:
 		return err
 	case e.Modified == p.owner.Modified:
@@ -347,19 +349,19 @@ func (a *acquirer) confirmHeld(p lockDecision) error {
 
 // doubtRecorder is a registry that records whether the outcome of a transaction was unknown.
 type doubtRecorder struct {
-	Registry
+	registry.Registry
 	doubt bool
 }
 
-func (w *doubtRecorder) Txn(ctx context.Context, t Txn) (Rev, error) {
+func (w *doubtRecorder) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) {
 	rev, err := w.Registry.Txn(ctx, t)
-	w.doubt = w.doubt || errors.Is(err, ErrUnknownOutcome)
+	w.doubt = w.doubt || errors.Is(err, registry.ErrUnknownOutcome)
 	return rev, err
 }
 
 // withSession returns a context that ends with ctx, with the session, or when stop is
 // called.
-func withSession(ctx context.Context, s Session) (_ context.Context, stop func()) {
+func withSession(ctx context.Context, s registry.Session) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	ended := make(chan struct{})
 	go func() {

@@ -1,4 +1,4 @@
-package registry_test
+package lock_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/lock"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
 )
@@ -575,7 +576,7 @@ func TestLock_RefusesReentry(t *testing.T) {
 		h := a.acquire()
 		for range 2 {
 			_, err := a.lock.Acquire(t.Context(), a.session)
-			require.ErrorIs(t, err, registry.ErrHeld)
+			require.ErrorIs(t, err, lock.ErrHeld)
 			require.ErrorContains(t, err, string(a.session.ID()))
 		}
 		require.Len(t, placesOf(s), 1)
@@ -586,10 +587,10 @@ func TestLock_RefusesReentry(t *testing.T) {
 	inBubble(t, "by another Lock with the same session", func(t *testing.T, s *memory.Server) {
 		a := newContender(t, s, "a")
 		h := a.acquire()
-		other := registry.NewLock(a.reg, lockDir)
+		other := lock.New(a.reg, lockDir)
 		defer func() { assert.NoError(t, other.Close(t.Context())) }()
 		_, err := other.Acquire(t.Context(), a.session)
-		require.ErrorIs(t, err, registry.ErrHeld)
+		require.ErrorIs(t, err, lock.ErrHeld)
 		release(t, h)
 		h, err = other.Acquire(t.Context(), a.session)
 		require.NoError(t, err)
@@ -605,13 +606,13 @@ func TestLock_RefusesReentry(t *testing.T) {
 		second.requireWaiting()
 		release(t, h)
 		first.acquired()
-		require.ErrorIs(t, second.failed(), registry.ErrHeld)
+		require.ErrorIs(t, second.failed(), lock.ErrHeld)
 		require.Len(t, placesOf(s), 1)
 	})
 
 	inBubble(t, "but not after a release that another Lock has not observed", func(t *testing.T, s *memory.Server) {
 		a := newContender(t, s, "a")
-		other := &contender{t: t, name: "other", reg: a.reg, session: a.session, lock: registry.NewLock(a.reg, lockDir)}
+		other := &contender{t: t, name: "other", reg: a.reg, session: a.session, lock: lock.New(a.reg, lockDir)}
 		defer func() { assert.NoError(t, other.lock.Close(t.Context())) }()
 		release(t, other.acquire())
 		h := a.acquire()
@@ -979,7 +980,7 @@ func TestLock_RefusesForeignRecords(t *testing.T) {
 			rev := commit(t, b.reg, create)
 			defer func() { _ = s.Log() }() // judgeLog cannot read foreign records
 			err := newContender(t, s, "a").startAcquire(t.Context()).failed()
-			require.ErrorIs(t, err, registry.ErrLockRecord)
+			require.ErrorIs(t, err, lock.ErrRecord)
 			require.ErrorContains(t, err, r.key)
 			require.ErrorContains(t, err, r.rule)
 			require.Equal(t, rev, get(t, b.reg, foreign).Modified)
@@ -996,12 +997,12 @@ func TestLock_RefusesForeignRecords(t *testing.T) {
 		w := newContender(t, s, "b").startAcquire(t.Context())
 		w.requireWaiting()
 		rev := commit(t, a.reg, registry.Create("locks/a/config", nil))
-		require.ErrorIs(t, w.failed(), registry.ErrLockRecord)
+		require.ErrorIs(t, w.failed(), lock.ErrRecord)
 		require.Len(t, placesOf(s), 1)
 		_, err := a.reg.Txn(t.Context(), registry.Txn{If: []registry.Cond{h.Guard()}})
 		require.NoError(t, err)
 		release(t, h)
-		require.ErrorIs(t, a.startAcquire(t.Context()).failed(), registry.ErrLockRecord)
+		require.ErrorIs(t, a.startAcquire(t.Context()).failed(), lock.ErrRecord)
 		commit(t, a.reg, registry.Delete("locks/a/config", rev))
 		synctest.Wait()
 		a.acquire()
@@ -1012,7 +1013,7 @@ func TestLock_RefusesForeignRecords(t *testing.T) {
 			s := memory.New()
 			a := newContender(t, s, "a")
 			for _, dir := range []registry.Key{"a//b", "locks/~a", "ä"} {
-				l := registry.NewLock(a.reg, dir)
+				l := lock.New(a.reg, dir)
 				_, err := l.Acquire(t.Context(), a.session)
 				require.ErrorIs(t, err, registry.ErrInvalidKey)
 				require.ErrorContains(t, err, string(dir))
@@ -1241,7 +1242,7 @@ func TestLock_FailsWhereTheRegistryRefuses(t *testing.T) {
 		reg.txn = registry.ErrPermission
 		rev := commit(t, clientOf(t, s, "c"), registry.Create("locks/a/config", nil))
 		err := w.failed()
-		require.ErrorIs(t, err, registry.ErrLockRecord)
+		require.ErrorIs(t, err, lock.ErrRecord)
 		require.ErrorIs(t, err, registry.ErrPermission)
 		commit(t, clientOf(t, s, "c"), registry.Delete("locks/a/config", rev))
 	})

@@ -1,9 +1,12 @@
-package registry
+package lock
 
 import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/rota-dev/rota/internal/backoff"
+	"github.com/rota-dev/rota/registry"
 )
 
 // follow updates l.view until l is closed or the registry refuses. l.mu is held.
@@ -12,9 +15,9 @@ func (l *Lock) follow() {
 		return
 	}
 	l.following = true
-	l.view = lockView{dir: l.dir, floor: l.view.floor, version: l.view.version}
+	l.view = view{dir: l.dir, floor: l.view.floor, version: l.view.version}
 	l.follower.Go(func() {
-		err := Follow(l.ctx, l.reg, l.dir, l.applyBatch)
+		err := registry.Follow(l.ctx, l.reg, l.dir, l.applyBatch)
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.following = false
@@ -23,7 +26,7 @@ func (l *Lock) follow() {
 	})
 }
 
-func (l *Lock) applyBatch(b Batch) error {
+func (l *Lock) applyBatch(b registry.Batch) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.view.apply(b)
@@ -50,7 +53,7 @@ func (l *Lock) wakeAcquirers() {
 
 // isUnwanted reports whether the Acquire that waited at that place has given up, so that a
 // lock that passes to the place is passed on. l.mu is held.
-func (l *Lock) isUnwanted(place Key) bool {
+func (l *Lock) isUnwanted(place registry.Key) bool {
 	if l.strays[place] != nil {
 		return true
 	}
@@ -64,11 +67,11 @@ func (l *Lock) isUnwanted(place Key) bool {
 
 // nextInQueue returns the first place behind h, or the zero Entry. It skips the place of h,
 // which a view that lags behind may still have in the queue.
-func (l *Lock) nextInQueue(h *Held) Entry {
+func (l *Lock) nextInQueue(h *Held) registry.Entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.view.err() != nil {
-		return Entry{}
+		return registry.Entry{}
 	}
 	return l.view.oldest(h.place)
 }
@@ -86,12 +89,12 @@ func (l *Lock) noteReleased(h *Held) {
 
 // removePlace deletes place, of s, from the queue, or releases the lock if that has passed
 // to place. placed is the revision at which place was created; zero if unknown.
-func (l *Lock) removePlace(ctx context.Context, s Session, place Key, placed Rev) error {
+func (l *Lock) removePlace(ctx context.Context, s registry.Session, place registry.Key, placed registry.Rev) error {
 	owner, fresh := l.viewedOwner(), false
 	for {
 		if placed.IsZero() {
 			e, err := l.readFresh(ctx, place)
-			if errors.Is(err, ErrNotFound) {
+			if errors.Is(err, registry.ErrNotFound) {
 				return nil
 			}
 			if err != nil {
@@ -99,20 +102,20 @@ func (l *Lock) removePlace(ctx context.Context, s Session, place Key, placed Rev
 			}
 			placed = e.Modified
 		}
-		r, err := decodeLockRecord(owner)
+		r, err := decodeOwner(owner)
 		held := err == nil && r.Place == place.Name() // a foreign record names no place
 		if held && fresh {
 			return l.newHeld(s, place, owner.Modified, placed).Release(ctx)
 		}
 		if !held {
 			err := l.deletePlace(ctx, owner, place, placed)
-			if !errors.Is(err, ErrConflict) {
+			if !errors.Is(err, registry.ErrConflict) {
 				return err
 			}
-			placed = Rev{}
+			placed = registry.Rev{}
 		}
 		owner, err = l.readFresh(ctx, l.owner())
-		if err != nil && !errors.Is(err, ErrNotFound) {
+		if err != nil && !errors.Is(err, registry.ErrNotFound) {
 			return err
 		}
 		fresh = true
@@ -121,32 +124,32 @@ func (l *Lock) removePlace(ctx context.Context, s Session, place Key, placed Rev
 
 // deletePlace deletes place if owner is still the owner's record. That fails if the lock has
 // passed to place meanwhile.
-func (l *Lock) deletePlace(ctx context.Context, owner Entry, place Key, placed Rev) error {
-	unchanged := Absent(l.owner())
+func (l *Lock) deletePlace(ctx context.Context, owner registry.Entry, place registry.Key, placed registry.Rev) error {
+	unchanged := registry.Absent(l.owner())
 	if owner.Key != "" {
-		unchanged = At(owner.Key, owner.Modified)
+		unchanged = registry.At(owner.Key, owner.Modified)
 	}
-	_, err := Apply(ctx, l.reg, Txn{If: []Cond{unchanged}, Then: []Op{Delete(place, placed)}})
+	_, err := registry.Apply(ctx, l.reg, registry.Txn{If: []registry.Cond{unchanged}, Then: []registry.Op{registry.Delete(place, placed)}})
 	return err
 }
 
 // viewedOwner returns the owner's record as last observed, or the zero Entry.
-func (l *Lock) viewedOwner() Entry {
+func (l *Lock) viewedOwner() registry.Entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.view.owner
 }
 
 // readFresh is a Fresh Get that is retried until there is an answer.
-func (l *Lock) readFresh(ctx context.Context, key Key) (Entry, error) {
-	var pause backoff
+func (l *Lock) readFresh(ctx context.Context, key registry.Key) (registry.Entry, error) {
+	var pause backoff.Backoff
 	for {
-		e, err := l.reg.Get(ctx, key, ReadOptions{Fresh: true})
-		if err == nil || !transient(err) {
+		e, err := l.reg.Get(ctx, key, registry.ReadOptions{Fresh: true})
+		if err == nil || !registry.Retryable(err) || errors.Is(err, registry.ErrClosed) {
 			return e, err
 		}
-		if cause := pause.wait(ctx); cause != nil {
-			return Entry{}, fmt.Errorf("%w: %w", cause, err)
+		if cause := pause.Wait(ctx); cause != nil {
+			return registry.Entry{}, fmt.Errorf("%w: %w", cause, err)
 		}
 	}
 }
@@ -155,17 +158,17 @@ func (l *Lock) readFresh(ctx context.Context, key Key) (Entry, error) {
 // still be under way. If that request creates it again, the lock could pass to a place at
 // which no Acquire waits.
 type strayPlace struct {
-	session Session
+	session registry.Session
 	busy    bool // it is being removed
 }
 
-func (l *Lock) trackStray(place Key, s Session) {
+func (l *Lock) trackStray(place registry.Key, s registry.Session) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.trackStrayLocked(place, s)
 }
 
-func (l *Lock) trackStrayLocked(place Key, s Session) {
+func (l *Lock) trackStrayLocked(place registry.Key, s registry.Session) {
 	l.strays[place] = &strayPlace{session: s}
 	l.removeStrays()
 }
@@ -186,7 +189,7 @@ func (l *Lock) removeStrays() {
 				ctx, stop := withSession(l.ctx, g.session)
 				defer stop()
 				// After an error, the next batch brings a retry, unless the session has ended.
-				_ = l.removePlace(ctx, g.session, place, Rev{})
+				_ = l.removePlace(ctx, g.session, place, registry.Rev{})
 				l.mu.Lock()
 				defer l.mu.Unlock()
 				g.busy = false

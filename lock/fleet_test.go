@@ -1,4 +1,4 @@
-package registry_test
+package lock_test
 
 import (
 	"cmp"
@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/lock"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
 )
@@ -28,7 +29,7 @@ type contender struct {
 	name    string
 	reg     registry.Registry
 	session registry.Session
-	lock    *registry.Lock
+	lock    *lock.Lock
 }
 
 // newContender returns a contender with a session and a lock, which are closed at the end.
@@ -39,7 +40,7 @@ func newContender(t *testing.T, s *memory.Server, name string) *contender {
 
 func newContenderOn(t *testing.T, reg registry.Registry, name string) *contender {
 	t.Helper()
-	c := &contender{t: t, name: name, reg: reg, lock: registry.NewLock(reg, lockDir)}
+	c := &contender{t: t, name: name, reg: reg, lock: lock.New(reg, lockDir)}
 	c.openSession()
 	t.Cleanup(func() { assert.NoError(t, c.lock.Close(context.Background())) })
 	return c
@@ -54,7 +55,7 @@ func (c *contender) openSession() {
 }
 
 // acquire acquires the lock, and requires that it need not wait for time to pass.
-func (c *contender) acquire() *registry.Held {
+func (c *contender) acquire() *lock.Held {
 	c.t.Helper()
 	w := c.startAcquire(context.Background())
 	synctest.Wait()
@@ -65,7 +66,7 @@ func (c *contender) acquire() *registry.Held {
 type waiting struct {
 	c    *contender
 	done chan struct{}
-	held *registry.Held
+	held *lock.Held
 	err  error
 }
 
@@ -91,7 +92,7 @@ func (w *waiting) requireWaiting() {
 }
 
 // acquired requires that Acquire has returned the lock.
-func (w *waiting) acquired() *registry.Held {
+func (w *waiting) acquired() *lock.Held {
 	w.c.t.Helper()
 	synctest.Wait()
 	select {
@@ -118,7 +119,7 @@ func (w *waiting) failed() error {
 	}
 }
 
-func release(t *testing.T, h *registry.Held) {
+func release(t *testing.T, h *lock.Held) {
 	t.Helper()
 	require.NoError(t, h.Release(context.Background()))
 }

@@ -1,4 +1,4 @@
-package registry_test
+package lock_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/lock"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
 )
@@ -33,7 +34,7 @@ func benchmarkHolds(b *testing.B, contenders int) {
 		reg := s.Client(nameOf(i))
 		session, err := reg.OpenSession(ctx, registry.SessionOptions{})
 		require.NoError(b, err)
-		lock := registry.NewLock(reg, lockDir)
+		lock := lock.New(reg, lockDir)
 		h, err := lock.Acquire(ctx, session) // opens the watch
 		require.NoError(b, err)
 		require.NoError(b, h.Release(ctx))

@@ -1,10 +1,11 @@
-package registry_test
+package lock_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
 
+	"github.com/rota-dev/rota/lock"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
 )
@@ -19,7 +20,7 @@ func ExampleLock() {
 	if err != nil {
 		panic(err)
 	}
-	lock := registry.NewLock(reg, "locks/report")
+	lock := lock.New(reg, "locks/report")
 	defer lock.Close(ctx)
 
 	held, err := lock.Acquire(ctx, session)
@@ -58,13 +59,13 @@ func ExampleHeld_Fence() {
 		newest = fence
 		fmt.Println(worker, "saves")
 	}
-	acquire := func(name string) *registry.Held {
+	acquire := func(name string) *lock.Held {
 		reg := server.Client(name)
 		session, err := reg.OpenSession(ctx, registry.SessionOptions{})
 		if err != nil {
 			panic(err)
 		}
-		held, err := registry.NewLock(reg, "locks/report").Acquire(ctx, session)
+		held, err := lock.New(reg, "locks/report").Acquire(ctx, session)
 		if err != nil {
 			panic(err)
 		}

@@ -1,4 +1,5 @@
-package registry
+// Package lock is a fair lock on a directory of a registry, with a fencing token. It is the same for every store.
+package lock
 
 import (
 	"context"
@@ -8,15 +9,17 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/rota-dev/rota/registry"
 )
 
 // The errors of a lock, besides those of its registry.
 var (
 	// ErrHeld: the session holds the lock already. Waiting would be waiting for itself.
 	ErrHeld = errors.New("lock held by the same session")
-	// ErrLockRecord: the directory of a lock contains a key that is not a lock's. No session
+	// ErrRecord: the directory of a lock contains a key that is not a lock's. No session
 	// acquires the lock until that key is deleted; the current holder keeps it.
-	ErrLockRecord = errors.New("not a lock's record")
+	ErrRecord = errors.New("not a lock's record")
 )
 
 // giveUpTimeout is how long Acquire, when its context ends, waits for its place in the queue
@@ -50,8 +53,8 @@ const giveUpTimeout = time.Second
 // session expire, between a check of Lost and a write. Guard writes to the registry under
 // the lock with Held.Guard, and send Held.Fence to other stores.
 type Lock struct {
-	reg Registry
-	dir Key
+	reg registry.Registry
+	dir registry.Key
 
 	ctx    context.Context // of all calls to reg; ends with Close
 	cancel context.CancelCauseFunc
@@ -61,14 +64,14 @@ type Lock struct {
 	isClosed  bool
 	follower  sync.WaitGroup
 	following bool
-	view      lockView
-	acquirers map[*acquirer]struct{} // one for each pending Acquire
-	settling  sync.WaitGroup         // goroutines of acquirers and of removeStrays
-	strays    map[Key]*strayPlace    // removed places that a delayed request may create again
+	view      view
+	acquirers map[*acquirer]struct{}       // one for each pending Acquire
+	settling  sync.WaitGroup               // goroutines of acquirers and of removeStrays
+	strays    map[registry.Key]*strayPlace // removed places that a delayed request may create again
 }
 
 // NewLock returns the lock on dir. It does not call the registry before the first Acquire.
-func NewLock(reg Registry, dir Key) *Lock {
+func New(reg registry.Registry, dir registry.Key) *Lock {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	return &Lock{
 		reg:       reg,
@@ -76,9 +79,9 @@ func NewLock(reg Registry, dir Key) *Lock {
 		ctx:       ctx,
 		cancel:    cancel,
 		closed:    make(chan struct{}),
-		view:      lockView{dir: dir},
+		view:      view{dir: dir},
 		acquirers: make(map[*acquirer]struct{}),
-		strays:    make(map[Key]*strayPlace),
+		strays:    make(map[registry.Key]*strayPlace),
 	}
 }
 
@@ -89,14 +92,14 @@ func NewLock(reg Registry, dir Key) *Lock {
 //   - the cause of ctx, when that ends;
 //   - ErrSessionLost, at once, when s is lost or closed;
 //   - ErrHeld, when s holds the lock, or another Acquire of s gets it first;
-//   - ErrLockRecord, when the directory contains a key that is not a lock's;
+//   - ErrRecord, when the directory contains a key that is not a lock's;
 //   - ErrClosed, after Close;
 //   - the error of the registry, when a retry cannot succeed, such as ErrPermission.
 //
 // A failed Acquire leaves the queue. If the registry cannot be reached when ctx ends,
 // Acquire returns within a second, and the Lock deletes the place as soon as the registry
 // can be reached; if the lock has passed to that place meanwhile, it is passed on.
-func (l *Lock) Acquire(ctx context.Context, s Session) (*Held, error) {
+func (l *Lock) Acquire(ctx context.Context, s registry.Session) (*Held, error) {
 	h, err := l.acquire(ctx, s)
 	if err != nil {
 		return nil, fmt.Errorf("acquire %s: %w", l.dir, err)
@@ -104,8 +107,8 @@ func (l *Lock) Acquire(ctx context.Context, s Session) (*Held, error) {
 	return h, nil
 }
 
-func (l *Lock) acquire(ctx context.Context, s Session) (*Held, error) {
-	if err := checkLock(l.dir); err != nil {
+func (l *Lock) acquire(ctx context.Context, s registry.Session) (*Held, error) {
+	if err := checkDir(l.dir); err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
@@ -158,7 +161,7 @@ func (l *Lock) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		err = fmt.Errorf("close lock %s: %w", l.dir, context.Cause(ctx))
 	}
-	l.cancel(ErrClosed)
+	l.cancel(registry.ErrClosed)
 	<-settled
 	l.follower.Wait()
 	return err
@@ -167,20 +170,20 @@ func (l *Lock) Close(ctx context.Context) error {
 // Held is a lock held by the session that Acquire was called with.
 type Held struct {
 	lock    *Lock
-	session Session
-	rev     Rev // of the commit that acquired the lock
-	place   Key
-	placed  Rev // when place was written
+	session registry.Session
+	rev     registry.Rev // of the commit that acquired the lock
+	place   registry.Key
+	placed  registry.Rev // when place was written
 
 	doubted bool // a request to create place may still be under way
 
 	turn    chan struct{} // one slot, occupied by the Release that is under way
 	over    bool          // the lock is no longer held
 	err     error         // of the last Release
-	pending Txn           // a release that may have been applied
+	pending registry.Txn  // a release that may have been applied
 }
 
-func (l *Lock) newHeld(s Session, place Key, rev, placed Rev) *Held {
+func (l *Lock) newHeld(s registry.Session, place registry.Key, rev, placed registry.Rev) *Held {
 	return &Held{lock: l, session: s, place: place, rev: rev, placed: placed, turn: make(chan struct{}, 1)}
 }
 
@@ -191,7 +194,7 @@ func (h *Held) Fence() uint64 { return h.rev.Seq }
 
 // Guard returns the condition that the lock has neither been released nor passed to another
 // session since this Acquire. Add it to every Txn that is valid only under the lock.
-func (h *Held) Guard() Cond { return At(h.lock.owner(), h.rev) }
+func (h *Held) Guard() registry.Cond { return registry.At(h.lock.owner(), h.rev) }
 
 // Lost is closed when the session of the holder is lost or closed. Another session may hold
 // the lock soon after.
@@ -213,7 +216,7 @@ func (h *Held) Release(ctx context.Context) error {
 	case h.turn <- struct{}{}:
 		defer func() { <-h.turn }()
 	case <-ctx.Done():
-		return fmt.Errorf("release %s: %w: %w", h.lock.dir, ErrNotApplied, context.Cause(ctx))
+		return fmt.Errorf("release %s: %w: %w", h.lock.dir, registry.ErrNotApplied, context.Cause(ctx))
 	}
 	if !h.over {
 		h.over, h.err = h.release(ctx)
@@ -232,20 +235,20 @@ func (h *Held) Release(ctx context.Context) error {
 func (h *Held) release(ctx context.Context) (over bool, err error) {
 	l := h.lock
 	next, cleared := l.nextInQueue(h), false
-	doubt := h.pending.ID != (TxnID{}) // left by an earlier Release
+	doubt := h.pending.ID != (registry.TxnID{}) // left by an earlier Release
 	for {
-		if h.pending.ID == (TxnID{}) {
+		if h.pending.ID == (registry.TxnID{}) {
 			h.pending = h.releaseTxn(next, cleared)
 		}
 		t := h.pending
-		_, err := Apply(ctx, l.reg, t)
+		_, err := registry.Apply(ctx, l.reg, t)
 		if err == nil {
 			return true, nil
 		}
-		var conflict *ConflictError
+		var conflict *registry.ConflictError
 		if !errors.As(err, &conflict) {
-			if !errors.Is(err, ErrUnknownOutcome) {
-				h.pending = Txn{} // it cannot be applied later
+			if !errors.Is(err, registry.ErrUnknownOutcome) {
+				h.pending = registry.Txn{} // it cannot be applied later
 			}
 			return false, err
 		}
@@ -253,35 +256,35 @@ func (h *Held) release(ctx context.Context) (over bool, err error) {
 		// not applied. A conflict on next is reported before that condition is compared.
 		switch keyOf(t, conflict.Index) {
 		case l.owner():
-			return h.ownerChanged(ctx, doubt || errors.Is(err, ErrUnknownOutcome), err)
+			return h.ownerChanged(ctx, doubt || errors.Is(err, registry.ErrUnknownOutcome), err)
 		case h.place:
 			cleared = true // the session has ended, or another writer deleted the place
 		default:
-			doubt = doubt || errors.Is(err, ErrUnknownOutcome)
-			next = Entry{} // it left the queue; the one behind it will see a free lock
+			doubt = doubt || errors.Is(err, registry.ErrUnknownOutcome)
+			next = registry.Entry{} // it left the queue; the one behind it will see a free lock
 		}
-		h.pending = Txn{}
+		h.pending = registry.Txn{}
 	}
 }
 
 // releaseTxn returns the transaction that passes the lock to the place next, or frees the
 // lock if next is zero. cleared means that the place of h no longer exists.
-func (h *Held) releaseTxn(next Entry, cleared bool) Txn {
-	t := Txn{ID: NewTxnID()}
-	record := lockRecord{}
+func (h *Held) releaseTxn(next registry.Entry, cleared bool) registry.Txn {
+	t := registry.Txn{ID: registry.NewTxnID()}
+	record := ownerRecord{}
 	if next.Key != "" {
-		record = lockRecord{Session: next.Owner, Place: next.Key.Name()}
-		t.If = append(t.If, At(next.Key, next.Modified))
+		record = ownerRecord{Session: next.Owner, Place: next.Key.Name()}
+		t.If = append(t.If, registry.At(next.Key, next.Modified))
 	}
-	t.Then = append(t.Then, Set(h.lock.owner(), h.rev, record.encode()))
+	t.Then = append(t.Then, registry.Set(h.lock.owner(), h.rev, record.encode()))
 	if !cleared {
-		t.Then = append(t.Then, Delete(h.place, h.placed))
+		t.Then = append(t.Then, registry.Delete(h.place, h.placed))
 	}
 	return t
 }
 
 // keyOf returns the key of an item of t, which is not a condition on a session.
-func keyOf(t Txn, item int) Key {
+func keyOf(t registry.Txn, item int) registry.Key {
 	if item < len(t.If) {
 		return t.If[item].Key
 	}
@@ -294,32 +297,32 @@ func (h *Held) ownerChanged(ctx context.Context, doubt bool, refusal error) (ove
 	if doubt {
 		// No other session takes the lock from one that lives. If this session lives, h's own
 		// release changed the record.
-		_, err := Apply(ctx, h.lock.reg, Txn{If: []Cond{Alive(h.session.ID())}})
+		_, err := registry.Apply(ctx, h.lock.reg, registry.Txn{If: []registry.Cond{registry.Alive(h.session.ID())}})
 		switch {
 		case err == nil:
 			return true, nil
-		case !errors.Is(err, ErrConflict):
-			return false, fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+		case !errors.Is(err, registry.ErrConflict):
+			return false, fmt.Errorf("%w: %w", registry.ErrUnknownOutcome, err)
 		}
 	}
-	return true, fmt.Errorf("%w: the lock has passed to another: %w", ErrSessionLost, refusal)
+	return true, fmt.Errorf("%w: the lock has passed to another: %w", registry.ErrSessionLost, refusal)
 }
 
-// lockRecord is the value of the owner's record and, without session and place, of each
+// ownerRecord is the value of the owner's record and, without session and place, of each
 // place. The field Lock distinguishes it from foreign values and from later formats.
-type lockRecord struct {
-	Lock    int       `json:"lock"`
-	Session SessionID `json:"session,omitempty"`
-	Place   string    `json:"place,omitempty"`
+type ownerRecord struct {
+	Lock    int                `json:"lock"`
+	Session registry.SessionID `json:"session,omitempty"`
+	Place   string             `json:"place,omitempty"`
 }
 
-const lockFormat = 1
+const format = 1
 
-// lockPlace is the value of every place.
-var lockPlace = lockRecord{}.encode()
+// placeValue is the value of every place.
+var placeValue = ownerRecord{}.encode()
 
-func (r lockRecord) encode() []byte {
-	r.Lock = lockFormat
+func (r ownerRecord) encode() []byte {
+	r.Lock = format
 	b, err := json.Marshal(r)
 	if err != nil {
 		panic(err) // strings and a number
@@ -327,15 +330,15 @@ func (r lockRecord) encode() []byte {
 	return b
 }
 
-// decodeLockRecord decodes the value of e. An error names the key and the rule that it
+// decodeOwner decodes the value of e. An error names the key and the rule that it
 // breaks.
-func decodeLockRecord(e Entry) (lockRecord, error) {
-	var r lockRecord
-	fail := func(rule string, args ...any) (lockRecord, error) {
-		return lockRecord{}, fmt.Errorf("%w: %s: %s", ErrLockRecord, e.Key, fmt.Sprintf(rule, args...))
+func decodeOwner(e registry.Entry) (ownerRecord, error) {
+	var r ownerRecord
+	fail := func(rule string, args ...any) (ownerRecord, error) {
+		return ownerRecord{}, fmt.Errorf("%w: %s: %s", ErrRecord, e.Key, fmt.Sprintf(rule, args...))
 	}
-	if !e.Key.Owned() && e.Key.Name() != lockOwner {
-		return fail("a lock has only the key %q and places, which begin with a tilde", lockOwner)
+	if !e.Key.Owned() && e.Key.Name() != ownerName {
+		return fail("a lock has only the key %q and places, which begin with a tilde", ownerName)
 	}
 	if err := json.Unmarshal(e.Value, &r); err != nil {
 		return fail("the value is not a lock's JSON: %v", err)
@@ -345,38 +348,38 @@ func decodeLockRecord(e Entry) (lockRecord, error) {
 	switch {
 	case r.Lock == 0:
 		return fail(`the value has no "lock"`)
-	case r.Lock != lockFormat:
-		return fail("format %d, this program knows %d", r.Lock, lockFormat)
+	case r.Lock != format:
+		return fail("format %d, this program knows %d", r.Lock, format)
 	case !isOwner && (r.Session != "" || r.Place != ""):
 		return fail("a place names no session or place")
 	case (r.Session == "") != (r.Place == ""):
 		return fail("a record has both a session and a place, or neither")
-	case r.Place != "" && (place.Name() != r.Place || !place.Owned() || CheckKey(place) != nil):
+	case r.Place != "" && (place.Name() != r.Place || !place.Owned() || registry.CheckKey(place) != nil):
 		return fail("%q is not the name of a place", r.Place)
 	}
 	return r, nil
 }
 
-const lockOwner = "owner"
+const ownerName = "owner"
 
-func (l *Lock) owner() Key { return l.dir.Join(lockOwner) }
+func (l *Lock) owner() registry.Key { return l.dir.Join(ownerName) }
 
 // newPlace draws the key of a place. Keys are never reused, so that a deleted place stays
 // deleted.
-func (l *Lock) newPlace() Key { return l.dir.Join("~" + rand.Text()) }
+func (l *Lock) newPlace() registry.Key { return l.dir.Join("~" + rand.Text()) }
 
-func checkLock(dir Key) error {
-	if err := CheckDir(dir); err != nil {
+func checkDir(dir registry.Key) error {
+	if err := registry.CheckDir(dir); err != nil {
 		return err
 	}
-	return CheckKey(dir.Join("~" + rand.Text())) // the longest key of the directory
+	return registry.CheckKey(dir.Join("~" + rand.Text())) // the longest key of the directory
 }
 
 // sessionEndError returns the error of a lost or closed session, which wraps ErrSessionLost.
-func sessionEndError(s Session) error {
+func sessionEndError(s registry.Session) error {
 	err := s.Err()
-	if errors.Is(err, ErrSessionLost) {
+	if errors.Is(err, registry.ErrSessionLost) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", ErrSessionLost, err)
+	return fmt.Errorf("%w: %w", registry.ErrSessionLost, err)
 }

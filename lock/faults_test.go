@@ -1,4 +1,4 @@
-package registry_test
+package lock_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/lock"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
 )
@@ -163,7 +164,7 @@ func (w *faultyWorker) run(ctx context.Context) {
 	}
 }
 
-func (w *faultyWorker) count(h *registry.Held) {
+func (w *faultyWorker) count(h *lock.Held) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	e, err := w.reg.Get(ctx, "counter", registry.ReadOptions{Fresh: true})
@@ -191,7 +192,7 @@ func (w *faultyWorker) count(h *registry.Held) {
 }
 
 // release tries a few times to release the lock, and then closes the session.
-func (w *faultyWorker) release(h *registry.Held) {
+func (w *faultyWorker) release(h *lock.Held) {
 	for range 3 {
 		ctx, cancel := context.WithTimeout(context.Background(), draw(w.rng, 10*time.Second))
 		err := h.Release(ctx)

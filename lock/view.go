@@ -1,56 +1,58 @@
-package registry
+package lock
 
 import (
 	"bytes"
 	"cmp"
 	"maps"
 	"slices"
+
+	"github.com/rota-dev/rota/registry"
 )
 
-// lockView is the observed state of the directory of a lock, from which acquirers decide
+// view is the observed state of the directory of a lock, from which acquirers decide
 // their next step. It lags behind the store, so each step is a Txn that has a condition on
 // every record that the decision rests on.
-type lockView struct {
-	dir     Key
+type view struct {
+	dir     registry.Key
 	synced  bool  // there was a Snapshot
 	failed  error // the error that ended the watch
 	version int   // number of batches applied
 
-	owner  Entry  // zero if there is none
-	known  uint64 // a commit at which owner was current
-	floor  uint64 // while known < floor, the owner's record has changed since
-	holder SessionID
-	held   Key // the holder's place
+	owner  registry.Entry // zero if there is none
+	known  uint64         // a commit at which owner was current
+	floor  uint64         // while known < floor, the owner's record has changed since
+	holder registry.SessionID
+	held   registry.Key // the holder's place
 
-	places map[Key]Entry // the holder's, and those in the queue
-	first  Key           // the oldest of those in the queue, empty if there is none
-	bad    map[Key]error // keys that are not a lock's
+	places map[registry.Key]registry.Entry // the holder's, and those in the queue
+	first  registry.Key                    // the oldest of those in the queue, empty if there is none
+	bad    map[registry.Key]error          // keys that are not a lock's
 }
 
-// lockStep is the next step of an acquirer.
-type lockStep int
+// step is the next step of an acquirer.
+type step int
 
 const (
-	lockWait lockStep = iota // wait for a change of the view
-	lockJoin                 // join the queue
-	lockTake                 // take the lock: it is open, and no place is before ours
-	lockHold                 // return the lock: it has passed to our place
+	lockWait step = iota // wait for a change of the view
+	lockJoin             // join the queue
+	lockTake             // take the lock: it is open, and no place is before ours
+	lockHold             // return the lock: it has passed to our place
 )
 
 // apply brings v up to date.
-func (v *lockView) apply(b Batch) {
+func (v *view) apply(b registry.Batch) {
 	v.version++
-	if b.Kind == Snapshot {
+	if b.Kind == registry.Snapshot {
 		v.synced = true
-		v.places = make(map[Key]Entry)
-		v.bad = make(map[Key]error)
-		v.setOwner(Entry{}, b.Rev.Seq)
+		v.places = make(map[registry.Key]registry.Entry)
+		v.bad = make(map[registry.Key]error)
+		v.setOwner(registry.Entry{}, b.Rev.Seq)
 	}
 	for _, key := range b.Deletes {
 		delete(v.places, key)
 		delete(v.bad, key)
 		if key == v.ownerKey() {
-			v.setOwner(Entry{}, b.Rev.Seq)
+			v.setOwner(registry.Entry{}, b.Rev.Seq)
 		}
 	}
 	for _, e := range slices.Backward(b.Puts) { // the owner's record sorts first; apply it last
@@ -59,13 +61,13 @@ func (v *lockView) apply(b Batch) {
 	v.first = v.oldest("").Key
 }
 
-func (v *lockView) put(e Entry) {
+func (v *view) put(e registry.Entry) {
 	delete(v.bad, e.Key)
-	if e.Key.Owned() && bytes.Equal(e.Value, lockPlace) {
+	if e.Key.Owned() && bytes.Equal(e.Value, placeValue) {
 		v.places[e.Key] = e
 		return
 	}
-	r, err := decodeLockRecord(e)
+	r, err := decodeOwner(e)
 	switch {
 	case err != nil:
 		v.bad[e.Key] = err
@@ -88,15 +90,15 @@ func (v *lockView) put(e Entry) {
 	}
 }
 
-func (v *lockView) setOwner(e Entry, known uint64) {
+func (v *view) setOwner(e registry.Entry, known uint64) {
 	v.owner, v.known, v.holder, v.held = e, known, "", ""
 }
 
-func (v *lockView) ownerKey() Key { return v.dir.Join(lockOwner) }
+func (v *view) ownerKey() registry.Key { return v.dir.Join(ownerName) }
 
 // oldest returns the first place in the queue other than except, or the zero Entry.
-func (v *lockView) oldest(except Key) Entry {
-	var first Entry
+func (v *view) oldest(except registry.Key) registry.Entry {
+	var first registry.Entry
 	for key, e := range v.places {
 		if key != v.held && key != except && (first.Key == "" || olderPlace(e, first) < 0) {
 			first = e
@@ -105,13 +107,13 @@ func (v *lockView) oldest(except Key) Entry {
 	return first
 }
 
-func olderPlace(a, b Entry) int {
+func olderPlace(a, b registry.Entry) int {
 	return cmp.Or(cmp.Compare(a.Created.Seq, b.Created.Seq), cmp.Compare(a.Key, b.Key))
 }
 
 // open reports whether the lock can be taken: it is free, or its holder's place does not
 // exist, which means that the holder's session has ended.
-func (v *lockView) open() bool {
+func (v *view) open() bool {
 	if v.holder == "" {
 		return true
 	}
@@ -122,7 +124,7 @@ func (v *lockView) open() bool {
 // stepFor returns the next step of an acquirer of session at place, which is empty while it
 // is not in the queue. seen means that the view has contained place. Of all acquirers in the
 // queue, only the first gets another step than lockWait, and those whose place was deleted.
-func (v *lockView) stepFor(session SessionID, place Key, seen bool) (lockStep, error) {
+func (v *view) stepFor(session registry.SessionID, place registry.Key, seen bool) (step, error) {
 	if err := v.err(); err != nil {
 		return lockWait, err
 	}
@@ -145,7 +147,7 @@ func (v *lockView) stepFor(session SessionID, place Key, seen bool) (lockStep, e
 }
 
 // err returns the reason why no decision can be based on v, or nil.
-func (v *lockView) err() error {
+func (v *view) err() error {
 	if v.failed != nil {
 		return v.failed
 	}
