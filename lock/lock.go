@@ -70,7 +70,7 @@ type Lock struct {
 	strays    map[registry.Key]*strayPlace // removed places that a delayed request may create again
 }
 
-// NewLock returns the lock on dir. It does not call the registry before the first Acquire.
+// New returns the lock on dir. It does not call the registry before the first Acquire.
 func New(reg registry.Registry, dir registry.Key) *Lock {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	return &Lock{
