@@ -483,7 +483,7 @@ func (s *subject) checkAhead() result {
 	for _, inc := range sortedKeys(s.runners) {
 		if run, ok := s.runners[inc].Of(s.shard); ok {
 			detail := fmt.Sprintf("%s has not ended on %s, and a shard has one run at a time", describeRun(run), record.InstanceOf(inc))
-			if s.trigger == 0 && s.state == notClaimed && s.epoch != nil && s.epoch.Job().OnOverlap == record.OverlapSkip && !run.Missed {
+			if s.trigger == 0 && s.state == notClaimed && s.epoch != nil && s.epoch.Job().OnOverlap == record.OverlapSkip && due.ClaimedOnTime(run) {
 				r := stop("only if the run hangs, cancel it; a Timeout bounds it", "%s. The job skips the fires that come due meanwhile (OnOverlap)", detail).with(Cancel)
 				r.summary = "is to be skipped, as " + detail + ": the job skips the fires that come due meanwhile (OnOverlap)"
 				return r
