@@ -211,8 +211,7 @@ func (in *Input) countEnds(out *Decision) {
 		if !ok || e.HandedBack || e.Retry || !due.CountsEnds(in.Programs[run.Epoch]) {
 			continue
 		}
-		at := (min(e.At, in.Now) + 999_999) / 1_000_000 * 1_000_000 // shards that end together share a watermark
-		out.Claims.Watermarks = out.Claims.Watermarks.Raise(shardset.Of(e.Shard), record.Watermark{Epoch: run.Epoch, Fire: at})
+		out.Claims.Watermarks = out.Claims.Watermarks.Raise(shardset.Of(e.Shard), record.Watermark{Epoch: run.Epoch, Fire: due.EndOf(min(e.At, in.Now))})
 	}
 }
 
