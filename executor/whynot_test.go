@@ -148,7 +148,7 @@ func TestExplain(t *testing.T) {
 		until(1)
 		require.NoError(t, e.Disable(t.Context(), executor.Scope{Job: "job", Shards: []int{0}}))
 		until(2)
-		a := f.stops("intent", "the shard is disabled, and its owner skips its fires", "enable the shard")
+		a := f.stops("intent", "the shard is disabled since 2000-01-01T00:01:01Z, and its owner skips its fires", "enable the shard")
 		assert.Contains(t, a.Summary, "its policy would skip it now")
 	})
 	bubble(t, "shards that no instance may own", func(t *testing.T, f *fleet) {
@@ -158,9 +158,9 @@ func TestExplain(t *testing.T) {
 		until(1)
 		a := f.stops("owner", "1 instance offers the job, and none may own it (without the labels gpu=yes: a)", "start an instance with the labels")
 		assert.Contains(t, a.Summary, "It is 1s late and still due.")
-		require.NoError(t, e.Disable(t.Context(), executor.Scope{Instances: []string{"a"}}))
+		require.NoError(t, e.Operator().As("kim", "new kernel").BeginDrain(t.Context(), "a"))
 		synctest.Wait()
-		f.stops("owner", "(disabled: a)", "enable the instance")
+		f.stops("owner", "(disabled since 2000-01-01T00:01:01Z by kim (new kernel): a)", "enable the instance or its host: rota undrain a")
 		all, err := f.operator().WithCompiler(executor.Compile).Explain(t.Context(), "job", coordinator.AllShards, newest)
 		require.NoError(t, err)
 		require.Len(t, all.Answers, 1)
@@ -222,6 +222,82 @@ func TestExplain(t *testing.T) {
 		a, last = f.why(newest)
 		assert.Equal(t, "due", last.Name)
 		assert.Contains(t, a.Summary, "No fire: the next fire is at 2000-01-01T00:02:")
+	})
+	fails := func(context.Context, *executor.Run) error { return errors.New("no such table") }
+	bubble(t, "a daemon that fails again and again", func(t *testing.T, f *fleet) {
+		runs, of := 0, f.job(1, nil)
+		of.Handler = executor.HandlerFunc(func(ctx context.Context, r *executor.Run) error {
+			if runs++; runs > 3 {
+				return takes(time.Hour)(ctx, r)
+			}
+			return fails(ctx, r)
+		})
+		of.Schedule = schedule.Always()
+		e := f.startJob("a", executor.Options{}, of)
+		time.Sleep(5 * time.Second)
+		a := f.stops("retry", "failed 3 times and is retried: attempt 4 waits until 2000-01-01T00:00:", "wait")
+		assert.True(t, strings.HasPrefix(a.Summary, "The daemon (fire 2000-01-01T00:00:01."), a.Summary)
+		assert.True(t, strings.HasSuffix(a.Summary, "Z. Attempt 3 ended with: no such table."), a.Summary)
+		time.Sleep(10 * time.Second)
+		a, _ = f.why(newest)
+		assert.Contains(t, a.Summary, "runs on a, as attempt 4, and failed 3 times before: no such table.")
+		require.NoError(t, e.Operator().As("kim", "new kernel").BeginDrain(t.Context(), "a"))
+		time.Sleep(time.Second)
+		f.stops("owner", "is to be run again, as attempt 5: the shard has no owner: 1 instance offers the job, and none may own it (disabled since 2000-01-01T00:00:16Z by kim (new kernel): a).", "rota undrain a")
+	})
+	bubble(t, "a run of a daemon and of a fixed delay that waits for an instance", func(t *testing.T, f *fleet) {
+		for name, s := range map[string]schedule.Schedule{"daemon": schedule.Always(), "delay": schedule.FixedDelay(time.Second)} {
+			j := f.job(1, takes(24*time.Hour))
+			j.Name, j.Schedule = name, s
+			e := f.startJob(name, executor.Options{DrainTimeout: time.Second}, j)
+			time.Sleep(10 * time.Minute)
+			require.NoError(t, e.Shutdown(t.Context()))
+			time.Sleep(10 * time.Minute)
+			a, last := f.whyOf(name, 0, newest)
+			assert.Equal(t, "offered", last.Name)
+			assert.Contains(t, a.Summary, "is to be run again, as attempt 2: no live instance offers the job")
+			assert.NotContains(t, a.Summary, "late")
+			assert.NotContains(t, a.Summary, "next fire")
+		}
+	})
+	bubble(t, "a daemon that no instance may run", func(t *testing.T, f *fleet) {
+		j := f.job(1, takes(0))
+		j.Schedule, j.RunOn = schedule.Always(), map[string]string{"gpu": "yes"}
+		f.startJob("a", executor.Options{}, j)
+		until(5)
+		a := f.stops("owner", "has not run: the shard has no owner", "with the labels")
+		assert.True(t, strings.HasSuffix(a.Summary, "It is to run since 2000-01-01T00:00:01Z."), a.Summary)
+	})
+	bubble(t, "a failed run of a fixed delay, and one that waits for a retry", func(t *testing.T, f *fleet) {
+		j := f.job(1, fails)
+		j.Schedule = schedule.FixedDelay(time.Minute)
+		f.startJob("a", executor.Options{}, j)
+		time.Sleep(70 * time.Second)
+		a := f.stops("outcome", "with: no such table. The next fire is at 2000-01-01T00:02:00.", "remove the cause")
+		assert.Equal(t, "Retry", a.Verb)
+		j.Name, j.Retry = "retried", executor.Retry{Max: 3, Initial: time.Hour}
+		f.startJob("b", executor.Options{}, j)
+		time.Sleep(10 * time.Minute)
+		a, last := f.whyOf("retried", 0, newest)
+		assert.Equal(t, "retry", last.Name)
+		assert.NotContains(t, a.Summary, "late")
+	})
+	bubble(t, "a failed run of a job that runs by triggers only, paused and retiring", func(t *testing.T, f *fleet) {
+		j := f.job(1, fails)
+		j.Schedule = schedule.OnTrigger()
+		e := f.startJob("a", executor.Options{}, j)
+		_, err := e.Trigger(t.Context(), "job", executor.Trigger{})
+		require.NoError(t, err)
+		time.Sleep(time.Minute)
+		require.NoError(t, e.Operator().As("kim", "new tables").Pause(t.Context(), "job"))
+		time.Sleep(time.Minute)
+		a := f.stops("outcome", "with: no such table. The job is paused since 2000-01-01T00:01:01Z by kim (new tables), so no further run of it begins.", "resume the job, then remove the cause")
+		assert.Equal(t, "Resume", a.Verb)
+		err = e.Operator().As("kim", "renamed").Retire(t.Context(), "job")
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		a = f.stops("outcome", "The job is retiring since 2000-01-01T00:02:01Z by kim (renamed), so no further run of it begins.", "rota unretire job")
+		assert.Empty(t, a.Verb)
 	})
 	bubble(t, "fires of jobs that follow others", func(t *testing.T, f *fleet) {
 		f.startChain("a", schedule.AfterJob("job"), func(ctx context.Context, r *executor.Run) error {
