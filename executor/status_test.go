@@ -46,7 +46,7 @@ func TestStatus_Failing(t *testing.T) {
 	} {
 		bubble(t, name, func(t *testing.T, f *fleet) {
 			handle := func(context.Context, *executor.Run) error {
-				time.Sleep(7 * time.Second)
+				time.Sleep(7*time.Second + 123456*time.Nanosecond) // instants are no whole milliseconds
 				return errors.New("no")
 			}
 			job := f.job(1, handle)

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -67,6 +68,31 @@ func (d Dialect) onConflict() string {
 	}
 	return " ON CONFLICT DO NOTHING"
 }
+
+// replaceCrashed returns the clause by which a run replaces one of a leader, as Run.replaces does; otherwise a row that
+// exists remains as it is.
+func (d Dialect) replaceCrashed() string {
+	key := primaryKeys["rota_run"]
+	var set []string
+	for _, column := range runColumns {
+		switch {
+		case column == "outcome" || slices.Contains(key, column):
+		case d == MySQL:
+			set = append(set, column+" = IF("+mysqlReplaces+", VALUES("+column+"), "+column+")")
+		default:
+			set = append(set, column+" = excluded."+column)
+		}
+	}
+	if d == MySQL { // which assigns from left to right, so the column that the condition reads is the last
+		set = append(set, "outcome = IF("+mysqlReplaces+", VALUES(outcome), outcome)")
+		return " ON DUPLICATE KEY UPDATE " + strings.Join(set, ", ")
+	}
+	set = append(set, "outcome = excluded.outcome")
+	return " ON CONFLICT (" + strings.Join(key, ", ") + ") DO UPDATE SET " + strings.Join(set, ", ") +
+		" WHERE rota_run.outcome = '" + string(Crashed) + "' AND excluded.outcome <> '" + string(Crashed) + "'"
+}
+
+const mysqlReplaces = "outcome = '" + string(Crashed) + "' AND VALUES(outcome) <> '" + string(Crashed) + "'"
 
 // timeText is the form of times in SQLite and, without a zone that a driver might convert, in MySQL.
 const timeText = "2006-01-02 15:04:05.000000"

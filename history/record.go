@@ -22,7 +22,7 @@ const (
 	TimedOut    Outcome = "timed out"    // the handler returned an error after its time-out
 	Panicked    Outcome = "panicked"     // the handler panicked
 	HandedBack  Outcome = "handed back"  // the process shut down; another instance makes the run again
-	LostSession Outcome = "session lost" // the handler returned an error after the session was lost
+	LostSession Outcome = "session lost" // the session was lost before the handler returned, with or without an error
 	Abandoned   Outcome = "abandoned"    // the process ended before the handler returned
 	Cancelled   Outcome = "cancelled"    // an operator cancelled the run
 	Crashed     Outcome = "crashed"      // the leader found that the owner's session expired during the run
@@ -38,6 +38,10 @@ const (
 )
 
 // Run describes a run that has ended. Its key is Namespace, Group, Job, Fire, ID and Instance.
+//
+// A run may have two records: the leader records it as Crashed when the session of its owner has ended before the run, and the
+// owner, if it lives, by its own outcome. Sinks keep that of the owner, which has the times, the error and the output, whichever
+// they get first. The owner may have none: Keep can leave it out if the run succeeded.
 type Run struct {
 	// Namespace and Group are those of the fleet. A Recorder sets those that are empty.
 	Namespace string `json:"namespace"`
@@ -74,6 +78,9 @@ type Run struct {
 	ItemsFetched   int64 `json:"items_fetched,omitzero"`
 	ItemsProcessed int64 `json:"items_processed,omitzero"`
 }
+
+// replaces reports whether a record is the owner's of a run that a leader has recorded as crashed.
+func (r *Run) replaces(kept *Run) bool { return kept.Outcome == Crashed && r.Outcome != Crashed }
 
 // Skips counts skipped runs by the reason, which is executor.FiresSkipped.Reason.
 type Skips struct {
@@ -159,7 +166,7 @@ type Fire struct {
 	Failed     int64 `json:"failed"`
 	Unfinished int64 `json:"unfinished"`
 	// Crashed counts the runs that the leader found crashed, whether or not they are made again. A process that lost its
-	// session, but did not crash, counts the same run as Unfinished.
+	// session, but did not crash, counts the same run by its own outcome: as Unfinished, unless it ended before the loss.
 	Crashed int64 `json:"crashed"`
 	// Skipped counts the runs that were skipped, one for each fire and shard. If several fires were skipped at once, they
 	// count in the record of the last fire that was due, since the others have no record: the skipped fires are then those

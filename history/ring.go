@@ -16,7 +16,7 @@ type Ring struct {
 	fires []Fire
 	// at is the index of the oldest record, if there are as many as size.
 	runAt, fireAt int
-	runKeys       map[runKey]bool
+	runKeys       map[runKey]int // the indexes in runs
 	fireKeys      map[firePart]bool
 }
 
@@ -32,7 +32,7 @@ type firePart struct {
 
 // NewRing returns a Ring of the latest n runs and the latest n records of fires. n is at least 1.
 func NewRing(n int) *Ring {
-	return &Ring{size: max(1, n), runKeys: map[runKey]bool{}, fireKeys: map[firePart]bool{}}
+	return &Ring{size: max(1, n), runKeys: map[runKey]int{}, fireKeys: map[firePart]bool{}}
 }
 
 func runKeyOf(r *Run) runKey {
@@ -63,16 +63,19 @@ func (g *Ring) Write(_ context.Context, b Batch) error {
 	}
 	for _, r := range b.Runs {
 		key := runKeyOf(&r)
-		if g.runKeys[key] {
+		if at, kept := g.runKeys[key]; kept {
+			if r.replaces(&g.runs[at]) {
+				g.runs[at] = r
+			}
 			continue
 		}
-		g.runKeys[key] = true
 		if len(g.runs) < g.size {
+			g.runKeys[key] = len(g.runs)
 			g.runs = append(g.runs, r)
 			continue
 		}
 		delete(g.runKeys, runKeyOf(&g.runs[g.runAt]))
-		g.runs[g.runAt] = r
+		g.runKeys[key], g.runs[g.runAt] = g.runAt, r
 		g.runAt = (g.runAt + 1) % g.size
 	}
 	return nil

@@ -19,7 +19,8 @@ type Batch struct {
 // Sink stores records. A Recorder calls one method at a time.
 //
 // Implementations must be idempotent: after an error a Recorder writes the same records again, together with others or
-// in smaller batches, though the first call may have stored them. A record whose key is stored already changes nothing.
+// in smaller batches, though the first call may have stored them. A record whose key is stored already changes nothing, with one
+// exception: a Run replaces one that is stored as Crashed, unless it is Crashed itself. See Run.
 type Sink interface {
 	// Write stores a batch, of which it must not keep the slices. ctx ends after 15 s, or when Recorder.Shutdown gives up.
 	Write(ctx context.Context, b Batch) error
@@ -67,7 +68,7 @@ func (t tee) Trim(ctx context.Context, now time.Time) (more bool, err error) {
 // "kind" is "run" or "fire"; the others are those of Run and Fire.
 //
 // If a write fails, the records are written again. Readers should ignore a line that is cut off, and the second of two
-// lines with one key.
+// lines with one key; of two runs, the one that is crashed if the other is not.
 func JSONLines(w io.Writer) Sink { return &jsonLines{w: w} }
 
 type jsonLines struct {

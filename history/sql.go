@@ -62,17 +62,18 @@ func (s *SQLStore) runArguments(args []any, r *Run) []any {
 		t(r.Started), t(r.Ended), string(r.Outcome), r.Error, exit, r.Output, r.TraceID, r.ItemsFetched, r.ItemsProcessed, r.Duration().Microseconds(), r.Outcome.IsFailure())
 }
 
-// Write is described in Sink. It inserts the batch in one transaction. Rows that exist remain as they are.
+// Write is described in Sink. It inserts the batch in one transaction. Rows that exist remain as they are, apart from the runs
+// that only a leader has recorded.
 func (s *SQLStore) Write(ctx context.Context, b Batch) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
-	if err := insertRows(ctx, tx, s.dialect, "rota_fire_part", fireColumns, b.Fires, s.fireArguments); err != nil {
+	if err := insertRows(ctx, tx, s.dialect, "rota_fire_part", fireColumns, s.dialect.onConflict(), b.Fires, s.fireArguments); err != nil {
 		return err
 	}
-	if err := insertRows(ctx, tx, s.dialect, "rota_run", runColumns, b.Runs, s.runArguments); err != nil {
+	if err := insertRows(ctx, tx, s.dialect, "rota_run", runColumns, s.dialect.replaceCrashed(), distinctRuns(b.Runs), s.runArguments); err != nil {
 		return err
 	}
 	if err := tx.Commit(); err != nil {
@@ -82,15 +83,33 @@ func (s *SQLStore) Write(ctx context.Context, b Batch) error {
 	return nil
 }
 
+// distinctRuns returns one run of each key: PostgreSQL cannot replace a row that the same statement has inserted.
+func distinctRuns(runs []Run) []Run {
+	at := make(map[runKey]int, len(runs))
+	distinct := make([]Run, 0, len(runs))
+	for i := range runs {
+		r, key := &runs[i], runKeyOf(&runs[i])
+		before, found := at[key]
+		switch {
+		case !found:
+			at[key] = len(distinct)
+			distinct = append(distinct, *r)
+		case r.replaces(&distinct[before]):
+			distinct[before] = *r
+		}
+	}
+	return distinct
+}
+
 // insertRows inserts rows with statements of 1, 2, 4 .. 256 rows, so that a driver that caches statements has few.
-func insertRows[T any](ctx context.Context, tx *sql.Tx, d Dialect, table string, columns []string, rows []T, arguments func([]any, *T) []any) error {
+func insertRows[T any](ctx context.Context, tx *sql.Tx, d Dialect, table string, columns []string, onConflict string, rows []T, arguments func([]any, *T) []any) error {
 	for len(rows) > 0 {
 		n := min(1<<(bits.Len(uint(len(rows)))-1), 256)
 		args := make([]any, 0, n*len(columns))
 		for i := range rows[:n] {
 			args = arguments(args, &rows[i])
 		}
-		if _, err := tx.ExecContext(ctx, insertStatement(d, table, columns, n), args...); err != nil {
+		if _, err := tx.ExecContext(ctx, insertStatement(d, table, columns, n)+onConflict, args...); err != nil {
 			return err
 		}
 		rows = rows[n:]
@@ -102,5 +121,5 @@ func insertRows[T any](ctx context.Context, tx *sql.Tx, d Dialect, table string,
 func insertStatement(d Dialect, table string, columns []string, n int) string {
 	row := "(?" + strings.Repeat(",?", len(columns)-1) + ")"
 	text := "INSERT INTO " + table + " (" + strings.Join(columns, ", ") + ") VALUES " + row + strings.Repeat(","+row, n-1)
-	return d.statement(text) + d.onConflict()
+	return d.statement(text)
 }

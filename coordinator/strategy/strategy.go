@@ -38,6 +38,12 @@ type Input struct {
 	// Shards is the number of shards of the job, at least 1. Shards are numbered from 0.
 	Shards int
 
+	// Param and ShardParams are those of the job, of the newest definition in force: executor.Job.Param, and by shard
+	// executor.Job.ShardParams. A shard without one has no entry. Built-in strategies ignore both, so the leader leaves them
+	// out for those.
+	Param       string
+	ShardParams map[int]string
+
 	// Members are the candidates, sorted by ID: the live members that offer the job, are neither
 	// draining nor disabled, have a right clock and have the labels that the job wants. There is
 	// at least one.
@@ -145,7 +151,7 @@ func (in Input) clone() Input {
 	for i := range in.Members {
 		in.Members[i].Labels = maps.Clone(in.Members[i].Labels)
 	}
-	in.Owners, in.Load = slices.Clone(in.Owners), maps.Clone(in.Load)
+	in.Owners, in.Load, in.ShardParams = slices.Clone(in.Owners), maps.Clone(in.Load), maps.Clone(in.ShardParams)
 	return in
 }
 

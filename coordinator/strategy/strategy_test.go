@@ -16,17 +16,18 @@ import (
 // A strategy may keep, sort or overwrite what it is given: the result is compared with the caller's own Input.
 func TestRun_ComparesWithAnInputThatTheStrategyCannotChange(t *testing.T) {
 	in := inputOf("pay", 2, "a", "b")
-	in.Load = map[string]int{"id-00": 1}
+	in.Load, in.ShardParams = map[string]int{"id-00": 1}, map[int]string{0: "eu"}
 	in.Members[0].Labels = map[string]string{"zone": "a"}
 	_, err := Run(func(in Input) (Assignment, error) {
 		in.Members[0].ID, in.Members[1].ID = "yyy", "zzz"
-		in.Members[0].Labels["zone"], in.Load["id-00"], in.Owners[0] = "b", 7, "zzz"
+		in.Members[0].Labels["zone"], in.Load["id-00"], in.Owners[0], in.ShardParams[0] = "b", 7, "zzz", "us"
 		return Assignment{"zzz", "zzz"}, nil
 	}, in)
 	assert.ErrorContains(t, err, `shard 0 is assigned to "zzz", which is not a candidate`)
 	assert.Equal(t, map[string]int{"id-00": 1}, in.Load)
 	assert.Equal(t, map[string]string{"zone": "a"}, in.Members[0].Labels)
 	assert.Equal(t, []string{"", ""}, in.Owners)
+	assert.Equal(t, map[int]string{0: "eu"}, in.ShardParams)
 }
 
 func TestRun_GoexitIsAnError(t *testing.T) {

@@ -200,6 +200,53 @@ func TestStore_StoresARecordOnce(t *testing.T) {
 	})
 }
 
+// The leader records a run as crashed when the session of its owner has ended. The owner may live.
+func TestStore_PrefersTheOwnersRecordOfARunToTheLeaders(t *testing.T) {
+	crashed := runOf(0, 1, 0, history.Crashed)
+	crashed.Started, crashed.Shards, crashed.Reason, crashed.Fence = time.Time{}, 0, "", 0 // the leader does not know them
+	crashed.Ended, crashed.Error = start.Add(time.Minute), "the session of the instance ended before the run"
+	own := func(how history.Outcome) history.Run {
+		r, code := runOf(0, 1, 1234, how), 3
+		r.Output, r.TraceID, r.ItemsFetched, r.ItemsProcessed = "disk full", "4bf92f3577b34da6a3ce929d0e0e4736", 7, 5
+		if how.IsFailure() {
+			r.Error, r.ExitCode = "exit code 3", &code
+		}
+		return r
+	}
+	neighbour, later := runOf(0, 2, 50, history.Failed), own(history.Failed)
+	later.Error = "another text"
+	cases := []struct {
+		name    string
+		batches [][]history.Run
+		want    history.Run
+	}{
+		{"that it writes later", [][]history.Run{{crashed}, {own(history.Succeeded)}}, own(history.Succeeded)},
+		{"a failure", [][]history.Run{{crashed}, {own(history.Failed)}}, own(history.Failed)},
+		{"a run after the loss of its session", [][]history.Run{{crashed}, {own(history.LostSession)}}, own(history.LostSession)},
+		{"that it has written before", [][]history.Run{{own(history.Succeeded)}, {crashed}}, own(history.Succeeded)},
+		{"in one batch, later", [][]history.Run{{crashed, neighbour, own(history.Succeeded)}}, own(history.Succeeded)},
+		{"in one batch, before", [][]history.Run{{own(history.Succeeded), neighbour, crashed}}, own(history.Succeeded)},
+		{"of a batch that is written again", [][]history.Run{{crashed}, {own(history.Succeeded), crashed}, {crashed}, {own(history.Succeeded), crashed}}, own(history.Succeeded)},
+		{"but not a second one of the owner", [][]history.Run{{own(history.Succeeded)}, {later}, {later, later}}, own(history.Succeeded)},
+		{"and of two of leaders the first", [][]history.Run{{crashed}, {func() history.Run { r := crashed; r.Error = "again"; return r }()}}, crashed},
+	}
+	forEachDatabase(t, func(t *testing.T, d *database) {
+		db := d.migrated(t)
+		store := d.store(t, db, history.SQLOptions{})
+		for _, c := range cases {
+			d.exec(t, db, "DELETE FROM rota_run")
+			ring := history.NewRing(10)
+			for _, runs := range c.batches {
+				require.NoError(t, history.Tee(store, ring).Write(t.Context(), history.Batch{Runs: runs}), c.name)
+			}
+			runs, err := store.Reader("billing", "").Runs(t.Context(), "settle", start, 0)
+			require.NoError(t, err)
+			require.Equal(t, c.want, runs[0], c.name)
+			requireEqualReaders(t, ring.Reader("billing", ""), store.Reader("billing", ""))
+		}
+	})
+}
+
 func TestStore_CountsOnceWhenConnectionsAreCutAfterCommits(t *testing.T) {
 	forEachDatabase(t, func(t *testing.T, d *database) {
 		db := d.migrated(t)

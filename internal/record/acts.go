@@ -3,7 +3,9 @@ package record
 import (
 	"fmt"
 	"slices"
+	"strings"
 
+	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -39,6 +41,57 @@ type Acts []Act
 func (as Acts) With(a Act) Acts {
 	kept := as[max(0, len(as)+1-MaxActs):]
 	return append(kept[:len(kept):len(kept)], a.Shortened())
+}
+
+// DisabledInstance returns the last act that disabled an instance, nil if none is on record.
+func (as Acts) DisabledInstance(name string) *Act {
+	return as.last(func(a Act) bool { return slices.Contains(a.disables("instance"), name) })
+}
+
+// DisabledHost returns the last act that disabled a host, nil if none is on record.
+func (as Acts) DisabledHost(name string) *Act {
+	return as.last(func(a Act) bool { return slices.Contains(a.disables("host"), name) })
+}
+
+// DisabledShard returns the last act that disabled a shard, nil if none is on record.
+func (as Acts) DisabledShard(shard int) *Act {
+	return as.last(func(a Act) bool { return a.DisabledShards().Has(shard) })
+}
+
+func (as Acts) last(is func(Act) bool) *Act {
+	for i, a := range slices.Backward(as) {
+		if is(a) {
+			return &as[i]
+		}
+	}
+	return nil
+}
+
+// DisabledShards returns the shards that an act disabled.
+func (a Act) DisabledShards() (shards shardset.Set) {
+	for _, name := range a.disables("shard") {
+		if set, err := shardset.Parse(name); err == nil {
+			shards = shards.Union(set)
+		}
+	}
+	return shards
+}
+
+// disables returns what of a kind an act disabled. It reads the texts that Control.Describe and coordinator.Operator
+// write: "disable shards 3 7, instances a b", "pause; disable hosts h", "drain instance a".
+func (a Act) disables(kind string) (names []string) {
+	for part := range strings.SplitSeq(a.What, "; ") {
+		verb, rest, _ := strings.Cut(part, " ")
+		if verb != "disable" && verb != "drain" {
+			continue
+		}
+		for list := range strings.SplitSeq(rest, ", ") {
+			if words := strings.Fields(list); len(words) > 0 && strings.TrimSuffix(words[0], "s") == kind {
+				names = append(names, words[1:]...)
+			}
+		}
+	}
+	return names
 }
 
 // DecodeActs returns the acts on a control record, of a job or of the group as its key says. It fails if the record cannot be read.

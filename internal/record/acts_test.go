@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/internal/shardset"
 )
 
 func TestActs(t *testing.T) {
@@ -88,5 +90,33 @@ func TestActs_Supersede(t *testing.T) {
 		"not if the process remembers none":                         {nil, Acts{memory}, false},
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, c.want, c.remembered.Supersede(c.stored)) })
+	}
+}
+
+func TestActs_NameWhatTheyDisabled(t *testing.T) {
+	c := Control{Disabled: shardset.Of(0, 1, 2, 9), Exclusion: Exclusion{Instances: []string{"c", "d"}, Hosts: []string{"h-3"}}}
+	acts := Acts{
+		{At: 1, What: "disable shards 3 7, instances a b, hosts h-1 h-2"},
+		{At: 2, What: "drain instance e"},
+		{At: 3, What: "pause; " + c.Describe()}, // as instances restore it
+		{At: 4, What: "enable shards 3"},
+		{At: 5, What: "disable shards 7 8"},
+		{At: 6, What: "undrain instance e"},
+		{At: 7, What: "override shards=3"},
+	}
+	at := func(a *Act) Instant {
+		if a == nil {
+			return 0
+		}
+		return a.At
+	}
+	for shard, want := range map[int]Instant{0: 3, 2: 3, 3: 1, 4: 0, 7: 5, 8: 5, 9: 3} {
+		assert.Equal(t, want, at(acts.DisabledShard(shard)), shard)
+	}
+	for name, want := range map[string]Instant{"a": 1, "b": 1, "c": 3, "d": 3, "e": 2, "h-1": 0, "instances": 0} {
+		assert.Equal(t, want, at(acts.DisabledInstance(name)), name)
+	}
+	for name, want := range map[string]Instant{"h-1": 1, "h-2": 1, "h-3": 3, "a": 0} {
+		assert.Equal(t, want, at(acts.DisabledHost(name)), name)
 	}
 }

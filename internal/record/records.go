@@ -254,6 +254,19 @@ type Job struct {
 	Always bool                `json:"-"`
 }
 
+// ParamsOf returns the parameter of a definition and those of its shards; none if the definition has other fields of these
+// names, as one of another library may.
+func ParamsOf(def json.RawMessage) (param string, ofShards map[int]string) {
+	var d struct {
+		Param       string         `json:"param"`
+		ShardParams map[int]string `json:"shard_params"`
+	}
+	if json.Unmarshal(def, &d) != nil {
+		return "", nil
+	}
+	return d.Param, d.ShardParams
+}
+
 // MayRerun reports whether the definition permits r, the next attempt after a crash. Attempts are bounded because a
 // run that crashes its instance could crash the whole fleet, one instance after another. Attempts that were handed back
 // or failed crashed no instance and do not count. A daemon has no bound: without a re-run, its next fire would begin at

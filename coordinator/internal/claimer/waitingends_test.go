@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/coordinator/internal/claiming"
 	"github.com/rota-dev/rota/coordinator/internal/coordtest"
 	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/coordinator/internal/feed"
@@ -224,6 +225,34 @@ func TestWaitingEnds(t *testing.T) {
 			}
 		})
 	})
+}
+
+// The next fires of other jobs wait for the last end of a fire, not for further ends to share its commit.
+func TestClaimer_RecordsTheLastEndOfAFollowedJobAtOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		shards int
+		fires  *record.Fires
+		want   bool
+	}{
+		"of a job that no other follows": {1, nil, false},
+		"of a job that others follow":    {1, &record.Fires{}, true},
+		"while another shard runs":       {2, &record.Fires{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := coordtest.At(1).Time()
+			l := New(Config{Me: "me", Blocked: &BlockedShards{}, Clock: func() time.Time { return clock }}, nil)
+			plan := coordtest.PlanOfOwnShards(t, c.shards)
+			plan.Fires = c.fires
+			j := &JobState{Segment: "job", Plan: plan, programs: map[int]due.Program{1: coordtest.Minutely{}}, index: -1}
+			run := coordtest.Fire(1, 1)
+			all := shardset.Range(0, c.shards)
+			j.Claims = record.Claims{Job: "job", Watermarks: record.Watermarks{}.Raise(all, run.Watermark()), Running: coordtest.Runs(all, run)}
+			j.Ended = []claiming.EndedRun{{Shard: 0}}
+			e := l.decide(j, clock)
+			assert.Equal(t, c.want, e != nil)
+			assert.Equal(t, !c.want, len(l.held.jobs) > 0)
+		})
+	}
 }
 
 func TestClaimer_DecidesOncePerClaimOfManyJobs(t *testing.T) {

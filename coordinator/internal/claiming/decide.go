@@ -110,14 +110,24 @@ func (in *Input) claimFree(out *Decision) {
 // end of the run.
 func (in *Input) awaitRunning(out *Decision) {
 	mine := in.Plan.Owners[in.Me].Minus(in.Plan.Frozen).Minus(in.Plan.Disabled)
-	e := in.Plan.Last()
-	prog, ok := in.Programs[e.Number]
-	if !ok {
-		return
+	for i := range in.Plan.Epochs {
+		e := &in.Plan.Epochs[i]
+		prog, ok := in.Programs[e.Number]
+		if !ok {
+			continue
+		}
+		of := mine.Intersect(shardset.Range(0, e.Job().Shards))
+		in.awaitFires(out, of, e, prog)
+		if e.Job().OnOverlap == record.OverlapCancel {
+			in.cancelOverlapped(out, of, e, prog)
+		}
 	}
+}
+
+// awaitFires is awaitRunning for one epoch.
+func (in *Input) awaitFires(out *Decision, shards shardset.Set, e *record.Epoch, prog due.Program) {
 	for i := range out.Claims.Running {
-		g := &out.Claims.Running[i]
-		for _, group := range out.Claims.Watermarks.Split(g.Shards.Intersect(mine)) {
+		for _, group := range out.Claims.Watermarks.Split(out.Claims.Running[i].Shards.Intersect(shards)) {
 			found, ok := due.InEpoch(e, prog, group.Watermark, in.Now, false)
 			switch {
 			case !ok:
@@ -127,9 +137,6 @@ func (in *Input) awaitRunning(out *Decision) {
 				out.wakeNoLaterThan(record.InstantOf(found.Wake))
 			}
 		}
-	}
-	if e.Job().OnOverlap == record.OverlapCancel {
-		in.cancelOverlapped(out, mine, e, prog)
 	}
 }
 
@@ -204,8 +211,7 @@ func (in *Input) countEnds(out *Decision) {
 		if !ok || e.HandedBack || e.Retry || !due.CountsEnds(in.Programs[run.Epoch]) {
 			continue
 		}
-		at := (min(e.At, in.Now) + 999_999) / 1_000_000 * 1_000_000 // shards that end together share a watermark
-		out.Claims.Watermarks = out.Claims.Watermarks.Raise(shardset.Of(e.Shard), record.Watermark{Epoch: run.Epoch, Fire: at})
+		out.Claims.Watermarks = out.Claims.Watermarks.Raise(shardset.Of(e.Shard), record.Watermark{Epoch: run.Epoch, Fire: due.EndOf(min(e.At, in.Now))})
 	}
 }
 
@@ -315,10 +321,8 @@ func (in *Input) dropReruns(out *Decision, watermarks record.Watermarks, free sh
 			out.raiseWatermark(group.Shards, m)
 			out.Claims.Counts.Lost += uint64(group.Shards.Len())
 			in.noteFailed(out, group.Shards, g.Ref)
-			crashed := g.Ref
-			crashed.Attempt--
 			out.Claims.Failures = out.Claims.Failures.With(record.Failure{
-				RunGroup: record.RunGroup{Shards: group.Shards, Ref: crashed}, At: in.Now, Error: due.CrashedRunError, LastTrigger: m.Trigger,
+				RunGroup: record.RunGroup{Shards: group.Shards, Ref: g.Before()}, At: in.Now, Error: due.CrashedRunError, LastTrigger: m.Trigger,
 			}.In(in.Plan))
 		}
 	}

@@ -108,7 +108,7 @@ func (in *Input) beganAt() ClaimTimes {
 	began := in.ClaimedAt
 	for _, g := range in.Claims.Running {
 		// If an attempt was late, crashed or was handed back, or is of a past fire, it is not on record when the run began.
-		if g.IsRetry() && !in.Plan.RunsPastFire(g.Ref) && !g.Missed && g.HandedBack == 0 && g.CrashAttempts() == 1 {
+		if g.IsRetry() && !in.Plan.RunsPastFire(g.Ref) && due.ClaimedOnTime(g.Ref) && g.HandedBack == 0 && g.CrashAttempts() == 1 {
 			began = began.with(g.Shards, g.Fire)
 		}
 	}

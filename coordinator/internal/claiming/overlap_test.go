@@ -203,6 +203,37 @@ func TestClaim_OverlappingFires(t *testing.T) {
 			assert.True(t, in.Decide().Overrun.Has(0), name)
 		}
 	})
+	// redefined has a second epoch from 2 min and 30 s on, by a definition with one shard and the other policy.
+	redefined := func(t *testing.T, first, second string) *Input {
+		in := ended(t, first)
+		in.Ended = nil
+		e, err := record.NewEpoch(2, coordtest.At(2).Add(30*time.Second), []byte(`{"name":"job","revision":1,"shards":1,"on_overlap":"`+second+`"}`))
+		require.NoError(t, err)
+		in.Plan.Last().Until = e.From
+		in.Plan.Epochs = append(in.Plan.Epochs, e)
+		return in
+	}
+	t.Run("of an earlier definition than the plan's newest cancel the run, which they await", func(t *testing.T) {
+		in := redefined(t, record.OverlapCancel, record.OverlapSkip)
+		in.Now = coordtest.At(1).Add(time.Second)
+		out := in.Decide()
+		assert.Equal(t, []any{true, false, coordtest.At(2)}, []any{out.Overrun.IsZero(), out.Awaited, out.Wake})
+		in.Now = coordtest.At(2)
+		out = in.Decide()
+		assert.Equal(t, []any{shardset.Of(0, 1), true}, []any{out.Overrun, out.Awaited})
+	})
+	t.Run("are none of a shard that the definition does not have", func(t *testing.T) {
+		in := redefined(t, record.OverlapSkip, record.OverlapCancel)
+		run := record.Ref{Epoch: 1, Fire: coordtest.At(2), Attempt: 1}
+		in.Claims.Watermarks = in.Claims.Watermarks.Raise(shardset.Of(0, 1), run.Watermark())
+		in.Claims.Running = coordtest.Runs(shardset.Of(1), run)
+		in.ClaimedAt[0].At, in.Now = coordtest.At(2), coordtest.At(3)
+		out := in.Decide()
+		assert.Equal(t, []any{true, false}, []any{out.Overrun.Minus(shardset.Of(0)).IsZero(), out.Awaited})
+		in.Claims.Running = coordtest.Runs(shardset.Of(0, 1), run)
+		out = in.Decide()
+		assert.Equal(t, []any{shardset.Of(0), true}, []any{out.Overrun, out.Awaited})
+	})
 	t.Run("await the run of a trigger only if they are not claimed", func(t *testing.T) {
 		in := ended(t, record.OverlapCancel)
 		in.Ended, in.Now = nil, coordtest.At(1).Add(time.Second)

@@ -20,12 +20,16 @@ func NewProgress(watermarks record.Watermarks, running record.Runs, pending []Pe
 	done := Progress{Watermarks: watermarks, Pending: pending}
 	for _, g := range running {
 		done.Running = done.Running.Union(g.Shards)
-		if !g.Missed {
+		if ClaimedOnTime(g.Ref) {
 			done.OnTime = done.OnTime.Union(g.Shards)
 		}
 	}
 	return done
 }
+
+// ClaimedOnTime reports whether a run was claimed when its fire came due, so that the fires due since then overlap with it. Those
+// that came due before a late run was claimed do not.
+func ClaimedOnTime(run record.Ref) bool { return !run.Missed }
 
 // Pending are pending re-runs of one record.
 type Pending struct {

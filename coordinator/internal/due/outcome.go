@@ -38,8 +38,8 @@ func isPassed(f *record.Failure, programs map[int]Program, mark record.Watermark
 	switch prog := programs[f.Epoch]; {
 	case f.Trigger > 0, f.Again, mark.Trigger > f.LastTrigger, mark.Epoch != f.Epoch, prog == nil:
 		return false
-	case CountsEnds(prog):
-		return mark.Fire == f.At
+	case CountsEnds(prog): // f.At is when the end was recorded, which may be later
+		return mark.Attempt == 0 && mark.Fire > f.Fire && mark.Fire <= EndOf(f.At)
 	}
 	return mark.Attempt == 0 && mark.Fire > f.Fire && mark.Fire <= f.At
 }

@@ -33,6 +33,10 @@ func CountsEnds(p Program) bool {
 	return ok && c.CountsEnds()
 }
 
+// EndOf returns the instant to which the end of a run raises the watermark: the next millisecond, so that shards which end together
+// share a watermark.
+func EndOf(ended record.Instant) record.Instant { return (ended + 999_999) / 1_000_000 * 1_000_000 }
+
 // Follower is a Program whose fires are those of other jobs, as far as the leader has released them. Due and
 // SkipDue of such a Program are not called.
 type Follower interface {

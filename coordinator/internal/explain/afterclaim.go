@@ -124,8 +124,11 @@ func (s *subject) checkRetry() result {
 		return pass("no attempt at the %s waits", s.what())
 	}
 	if s.run.NotBefore > s.Now {
-		r := stop("wait, or trigger the shard", "attempt %d failed%s; attempt %d waits until %s", s.run.Attempt-1, s.failureText(s.run.Attempt-1), s.run.Attempt, seconds(s.run.NotBefore))
-		r.summary = fmt.Sprintf("failed and is retried: attempt %d waits until %s", s.run.Attempt, seconds(s.run.NotBefore))
+		r := stop("wait, or cancel the retry, and retry the "+s.what()+" then", "attempt %d failed%s; attempt %d waits until %s", s.run.Attempt-1, s.failureText(s.run.Attempt-1), s.run.Attempt, seconds(s.run.NotBefore))
+		r.summary = fmt.Sprintf("failed%s and is retried: attempt %d waits until %s", times(s.run.Retries), s.run.Attempt, seconds(s.run.NotBefore))
+		if failed := s.failureText(s.run.Attempt - 1); failed != "" {
+			r.summary += fmt.Sprintf(". Attempt %d ended with%s", s.run.Attempt-1, failed)
+		}
 		return r
 	}
 	return stop(fmt.Sprintf("if it stays so, look at the log of %s", record.InstanceOf(s.owner)),
@@ -200,6 +203,9 @@ func (s *subject) checkRunning() result {
 	}
 	r := pass("%s", detail)
 	r.last, r.summary = true, fmt.Sprintf("runs on %s, as attempt %d", name, s.run.Attempt)
+	if s.run.IsRetry() {
+		r.summary += fmt.Sprintf(", and failed%s before%s", times(s.run.Retries), s.failureText(s.run.Attempt-1))
+	}
 	return r
 }
 
@@ -270,8 +276,15 @@ func (s *subject) describeFailure(f record.Failure) result {
 	}
 	r := stop(do, "attempt %d failed at %s: %s", f.Attempt, seconds(f.At), f.Error).with(Retry)
 	r.summary = fmt.Sprintf("failed: attempt %d ended at %s with: %s", f.Attempt, seconds(f.At), f.Error)
+	if due.CountsEnds(s.program) && !s.Plan.Paused {
+		if last, found := s.lastFailed(); found && last.Fire == f.Fire {
+			r.summary += ". " + capitalize(s.describeNext(s.epoch, s.program))
+		}
+	}
 	return r
 }
+
+func capitalize(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
 // hasFailedTrigger reports whether a failure of a trigger is on record for the shard.
 func (s *subject) hasFailedTrigger(number uint64) bool {

@@ -257,39 +257,82 @@ func (s *subject) describeNext(e *record.Epoch, prog due.Program) string {
 	return fmt.Sprintf("the next fire is at %v", record.InstantOf(next))
 }
 
-func (s *subject) checkIntent() result {
-	key := s.Keys.Control(record.Segment(s.Job))
-	rule, damaged := s.damage(key)
-	applied := s.Control == nil || s.Control.Paused == s.Plan.Paused && s.Control.Stopped == s.Plan.Stopped
+// hold is an intent that keeps runs from beginning.
+type hold struct {
+	what, do string
+	verb     Verb
+	effect   string // on the fire
+}
+
+// findHold returns what keeps every run of the shard from beginning, apart from a disabled shard.
+func (s *subject) findHold() (hold, bool) {
+	effect := "; fires that were due before wait for the resume"
 	switch {
+	case s.state == rerunPending:
+		effect = fmt.Sprintf("; attempt %d waits for the resume", s.run.Attempt)
+	case s.trigger > 0:
+		effect = "; triggers wait for the resume"
+	case s.epoch == nil:
+		effect = "; fires that come due during the pause are never run"
+	}
+	switch since := s.Plan.Last().Until; {
 	case s.Control != nil && s.Control.Retiring != nil:
 		do := "deploy without the job, and the leader deletes it; to keep it: rota unretire " + s.Job
 		if s.Leader == "" {
 			do = noLeader + ", and deploy without the job; to keep it: rota unretire " + s.Job
 		}
-		return stop(do, "the job is retiring%s, so no run of it begins", heldText(s.Control.Retiring))
-	case s.trigger > 0 && s.Plan.GroupPause != nil:
-		return stop("resume the group", "all jobs of the group are paused%s; triggers wait for the resume", heldText(s.Group.HeldBy)).with(ResumeGroup)
-	case s.trigger > 0 && s.Plan.Paused && applied:
-		return stop("resume the job", "the job is paused%s; triggers wait for the resume", s.heldText()).with(Resume)
-	case s.trigger > 0 && s.Plan.Disabled.Has(s.shard):
-		return stop("enable the shard", "the shard is disabled, and its triggers wait until it is enabled").with(Enable)
-	case s.Plan.GroupPause != nil && s.epoch == nil:
-		return stop("resume the group", "all jobs of the group are paused%s, this one since %s; fires that come due during the pause are never run", heldText(s.Group.HeldBy), seconds(s.Plan.Last().Until)).with(ResumeGroup)
+		return hold{"the job is retiring" + sinceText(s.Control.Retiring), do, "", ", so no run of it begins"}, true
+	case s.Plan.GroupPause != nil && since != 0:
+		return hold{"all jobs of the group are paused" + heldText(s.Group.HeldBy) + ", this one since " + seconds(since), "resume the group", ResumeGroup, effect}, true
 	case s.Plan.GroupPause != nil:
-		return stop("resume the group", "all jobs of the group are paused%s; fires that were due before wait for the resume", heldText(s.Group.HeldBy)).with(ResumeGroup)
-	case s.Plan.Paused && !applied && !s.Control.Paused:
-		return s.stopForLeader("wait for the leader", "the job is paused; a resume is stored, and the leader has not applied it")
-	case s.Plan.Paused && s.epoch == nil:
-		return stop("resume the job", "the job is paused since %s%s; fires that come due during the pause are never run", seconds(s.Plan.Last().Until), s.heldText()).with(Resume)
+		return hold{"all jobs of the group are paused" + heldText(s.Group.HeldBy), "resume the group", ResumeGroup, effect}, true
+	case s.Plan.Paused && s.Control != nil && !s.Control.Paused:
+		return hold{}, false // a resume is stored
+	case s.Plan.Paused && since != 0:
+		return hold{"the job is paused since " + seconds(since) + s.heldText(), "resume the job", Resume, effect}, true
 	case s.Plan.Paused:
-		return stop("resume the job", "the job is paused%s; fires that were due before wait for the resume", s.heldText()).with(Resume)
+		return hold{"the job is paused" + s.heldText(), "resume the job", Resume, effect}, true
+	}
+	return hold{}, false
+}
+
+// findDisabled returns what a disabled shard means for the fire.
+func (s *subject) findDisabled() (hold, bool) {
+	if !s.Plan.Disabled.Has(s.shard) {
+		return hold{}, false
+	}
+	h := hold{"the shard is disabled", "enable the shard", Enable, ", and its re-run waits until it is enabled"}
+	if s.Control != nil {
+		h.what += sinceText(s.Control.Acts.DisabledShard(s.shard))
+	}
+	switch {
+	case s.state == rerunPending:
+	case s.trigger > 0:
+		h.effect = ", and its triggers wait until it is enabled"
+	default:
+		h.do += "; trigger it to make up for skipped fires"
+		h.effect = ", and its owner skips its fires"
+	}
+	return h, true
+}
+
+func (h hold) stop() result { return stop(h.do, "%s", h.what+h.effect).with(h.verb) }
+
+func (s *subject) checkIntent() result {
+	key := s.Keys.Control(record.Segment(s.Job))
+	rule, damaged := s.damage(key)
+	applied := s.Control == nil || s.Control.Paused == s.Plan.Paused && s.Control.Stopped == s.Plan.Stopped
+	held, isHeld := s.findHold()
+	disabled, isDisabled := s.findDisabled()
+	switch {
+	case isHeld:
+		return held.stop()
+	case s.Plan.Paused:
+		return s.stopForLeader("wait for the leader", "the job is paused; a resume is stored, and the leader has not applied it")
 	case s.Plan.Stopped && s.epoch == nil && s.trigger == 0:
 		return stop("resume the job, or trigger it", "the schedule of the job is stopped since %s%s; the job runs by triggers only", seconds(s.Plan.Last().Until), s.heldText()).with(Resume)
-	case s.Plan.Disabled.Has(s.shard) && s.state == rerunPending:
-		return stop("enable the shard", "the shard is disabled, and its re-run waits until it is enabled").with(Enable)
-	case s.Plan.Disabled.Has(s.shard):
-		return stop("enable the shard; trigger it to make up for skipped fires", "the shard is disabled, and its owner skips its fires").with(Enable)
+	case isDisabled:
+		return disabled.stop()
 	case s.Control != nil && s.Control.Paused && !applied:
 		return pass("a pause is stored, and not in force yet")
 	case s.Control != nil && s.Control.Disabled.Has(s.shard):
@@ -319,6 +362,14 @@ func heldText(by *record.Act) string {
 		return fmt.Sprintf(" (%s)", by.Reason)
 	}
 	return fmt.Sprintf(" by %s (%s)", by.By, by.Reason)
+}
+
+// sinceText returns when an act was performed, by whom and why, as far as it is on record.
+func sinceText(by *record.Act) string {
+	if by == nil || by.At == 0 {
+		return heldText(by)
+	}
+	return " since " + seconds(by.At) + heldText(by)
 }
 
 func (s *subject) leaderText() string {
@@ -390,6 +441,7 @@ func (s *subject) explainUnowned() result {
 		wanted = s.Stored.RunOn
 	}
 	reasons, remedies := map[string][]string{}, map[string]bool{}
+	var enable []string // commands
 	offers, free := 0, 0
 	for _, inc := range sortedKeys(s.Members) {
 		m := s.Members[inc]
@@ -403,8 +455,9 @@ func (s *subject) explainUnowned() result {
 			reason, remedy = "draining", "start an instance"
 		case skewed:
 			reason, remedy = fmt.Sprintf("clock %s the fleet's median", aheadText(time.Duration(skew))), "set the clock"
-		case s.Group.Excludes(&m) || s.Control != nil && s.Control.Excludes(&m):
-			reason, remedy = "disabled", "enable the instance or its host"
+		case s.findExclusion(&m) != nil:
+			x := s.findExclusion(&m)
+			reason, enable = "disabled"+sinceText(x.by), append(enable, x.command)
 		case !record.HasLabels(m.Labels, wanted):
 			reason, remedy = "without the labels "+record.LabelsText(wanted), "start an instance with the labels; or correct RunOn and raise Revision"
 		case m.Blocked[s.Job].Has(s.shard):
@@ -414,7 +467,12 @@ func (s *subject) explainUnowned() result {
 			continue
 		}
 		reasons[reason] = append(reasons[reason], m.Name)
-		remedies[remedy] = true
+		if remedy != "" {
+			remedies[remedy] = true
+		}
+	}
+	if slices.Sort(enable); len(enable) > 0 {
+		remedies["enable the instance or its host: "+nameSome(slices.Compact(enable))] = true
 	}
 	detail := "the shard has no owner"
 	if free > 0 {
@@ -431,6 +489,30 @@ func (s *subject) explainUnowned() result {
 		return stop(s.adviseUnoffered(), "%s: %s", detail, planning.UnofferedProblem)
 	}
 	return stop(strings.Join(sortedKeys(remedies), "; "), "%s: %s, and none may own it (%s)", detail, offer(offers), strings.Join(all, "; "))
+}
+
+// exclusion is the act that disabled an instance, and the command that ends that.
+type exclusion struct {
+	by      *record.Act // nil: it is not on record
+	command string
+}
+
+// findExclusion returns why a member may own no shards of the job, nil if it is not disabled.
+func (s *subject) findExclusion(m *record.Member) *exclusion {
+	has := func(names []string, name string) bool { return name != "" && slices.Contains(names, name) }
+	switch g, c := &s.Group, s.Control; {
+	case has(g.Instances, m.Name):
+		return &exclusion{g.Acts.DisabledInstance(m.Name), "rota undrain " + m.Name}
+	case has(g.Hosts, m.Host):
+		return &exclusion{g.Acts.DisabledHost(m.Host), "rota enable --host " + m.Host}
+	case c == nil:
+		return nil
+	case has(c.Instances, m.Name):
+		return &exclusion{c.Acts.DisabledInstance(m.Name), fmt.Sprintf("rota enable %s --instance %s", s.Job, m.Name)}
+	case has(c.Hosts, m.Host):
+		return &exclusion{c.Acts.DisabledHost(m.Host), fmt.Sprintf("rota enable %s --host %s", s.Job, m.Host)}
+	}
+	return nil
 }
 
 // nameSome joins names and counts those after the first few.
@@ -464,12 +546,18 @@ func (s *subject) checkFrozen() result {
 	if !s.Plan.Frozen.Has(s.shard) {
 		return pass("the shard is not about to move")
 	}
-	for _, inc := range sortedKeys(s.runners) {
-		if run, ok := s.runners[inc].Of(s.shard); ok {
-			return stop("wait for the run to end, or cancel it", "the shard is frozen, since it is to move from %s; it moves when %s has ended", record.InstanceOf(s.owner), describeRun(run)).with(Cancel)
+	from := record.InstanceOf(s.owner)
+	if m, known := s.Members[s.owner]; known {
+		if x := s.findExclusion(&m); x != nil {
+			from += ", which is disabled" + sinceText(x.by)
 		}
 	}
-	return stop("wait for the leader; if it takes long, look at its log", "the shard is frozen, since it is to move from %s; the leader has to read its owner's claims", record.InstanceOf(s.owner))
+	for _, inc := range sortedKeys(s.runners) {
+		if run, ok := s.runners[inc].Of(s.shard); ok {
+			return stop("wait for the run to end, or cancel it", "the shard is frozen, since it is to move from %s; it moves when %s has ended", from, describeRun(run)).with(Cancel)
+		}
+	}
+	return stop("wait for the leader; if it takes long, look at its log", "the shard is frozen, since it is to move from %s; the leader has to read its owner's claims", from)
 }
 
 func describeRun(r record.Ref) string {
@@ -483,7 +571,7 @@ func (s *subject) checkAhead() result {
 	for _, inc := range sortedKeys(s.runners) {
 		if run, ok := s.runners[inc].Of(s.shard); ok {
 			detail := fmt.Sprintf("%s has not ended on %s, and a shard has one run at a time", describeRun(run), record.InstanceOf(inc))
-			if s.trigger == 0 && s.state == notClaimed && s.epoch != nil && s.epoch.Job().OnOverlap == record.OverlapSkip && !run.Missed {
+			if s.trigger == 0 && s.state == notClaimed && s.epoch != nil && s.epoch.Job().OnOverlap == record.OverlapSkip && due.ClaimedOnTime(run) {
 				r := stop("only if the run hangs, cancel it; a Timeout bounds it", "%s. The job skips the fires that come due meanwhile (OnOverlap)", detail).with(Cancel)
 				r.summary = "is to be skipped, as " + detail + ": the job skips the fires that come due meanwhile (OnOverlap)"
 				return r

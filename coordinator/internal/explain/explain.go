@@ -194,6 +194,9 @@ func (r *Records) divide(shards shardset.Set) []shardset.Set {
 	}
 	if r.Control != nil {
 		split(r.Control.Disabled)
+		for _, a := range r.Control.Acts {
+			split(a.DisabledShards())
+		}
 	}
 	for _, inc := range sortedKeys(r.Members) {
 		m := r.Members[inc]

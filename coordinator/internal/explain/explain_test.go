@@ -194,7 +194,7 @@ func gateCases() []gateCase {
 			r.Plan.Disabled = shardset.Of(0)
 			r.claim(0, coordtest.Fire(5, 1).Watermark())
 			r.Plan.Reruns = coordtest.Runs(shardset.Of(0), coordtest.Fire(5, 2))
-		}, 0, "its re-run waits", "another attempt is on record", "enable"},
+		}, 0, "its re-run waits", "is to be run again, as attempt 2: the shard is disabled", "enable"},
 
 		{"no leader for an unowned shard", "leader", Stop, func(_ *testing.T, r *Records) { r.disown(); r.Leader = "" }, 0, "gets no owner", "", "elections"},
 		{"no leader for a failover", "leader", Stop, func(_ *testing.T, r *Records) { r.expire(incA); r.Leader = "" }, 0, "not reassigned", "", "elections"},
@@ -288,7 +288,7 @@ func gateCases() []gateCase {
 			r.editClaims(0, func(c *record.Claims) {
 				c.Reruns = coordtest.Runs(shardset.Of(0), coordtest.Fire(5, 1).RetryAt(at(7), time.Minute))
 			})
-		}, 0, "attempt 1 failed: no such table; attempt 2 waits until", "failed and is retried: attempt 2 waits", "trigger"},
+		}, 0, "attempt 1 failed: no such table; attempt 2 waits until", "failed and is retried: attempt 2 waits", "cancel the retry"},
 		{"a re-run that may begin", "retry", Stop, func(_ *testing.T, r *Records) {
 			r.claim(0, coordtest.Fire(5, 1).Watermark())
 			r.Plan.Reruns = coordtest.Runs(shardset.Of(0), coordtest.Fire(5, 2))
@@ -417,13 +417,13 @@ func TestExplain_OfATriggeredRun(t *testing.T) {
 		verb    Verb
 	}{
 		{"that failed", "outcome", Stop, failed, run + " failed: attempt 1 ended at " + seconds(triggered(2).Fire+1) + " with: no such table.", "remove the cause, then retry the run", Retry},
-		{"that failed and is retried", "retry", Stop, retried, run + " failed and is retried: attempt 2 waits until " + seconds(coordtest.At(7)) + ".", "wait, or trigger the shard", ""},
+		{"that failed and is retried", "retry", Stop, retried, run + " failed and is retried: attempt 2 waits until " + seconds(coordtest.At(7)) + ".", "wait, or cancel the retry, and retry the run then", ""},
 		{"that failed and is retried now", "retry", Stop, func(r *Records) {
 			failed(r)
 			r.editClaims(0, func(c *record.Claims) {
 				c.Reruns = coordtest.Runs(shardset.Of(0), triggered(2).RetryAt(coordtest.At(5), time.Minute))
 			})
-		}, run + " has not run: attempt 2 may begin, and a has not claimed it yet.", "log of a", ""},
+		}, run + " failed and is to be retried, as attempt 2: attempt 2 may begin, and a has not claimed it yet.", "log of a", ""},
 		{"whose second attempt failed too", "outcome", Stop, func(r *Records) {
 			retried(r)
 			second := triggered(2)
@@ -448,7 +448,31 @@ func TestExplain_OfATriggeredRun(t *testing.T) {
 		{"of a paused job", "intent", Stop, func(r *Records) {
 			r.request(2)
 			r.Plan.Paused, r.Plan.Epochs[0].Until = true, coordtest.At(4)
-		}, run + " has not run: the job is paused; triggers wait for the resume.", "resume the job", Resume},
+		}, run + " has not run: the job is paused since " + seconds(coordtest.At(4)) + "; triggers wait for the resume.", "resume the job", Resume},
+		{"of a paused job, whose retry waits", "intent", Stop, func(r *Records) {
+			retried(r)
+			r.Plan.Paused, r.Plan.Epochs[0].Until = true, coordtest.At(4)
+		}, run + " failed and is to be retried, as attempt 2: the job is paused since " + seconds(coordtest.At(4)) + "; attempt 2 waits for the resume.", "resume the job", Resume},
+		{"that failed, of a paused job", "outcome", Stop, func(r *Records) {
+			failed(r)
+			r.Plan.Paused, r.Plan.Epochs[0].Until = true, coordtest.At(4)
+		}, "with: no such table. The job is paused since " + seconds(coordtest.At(4)) + ", so no further run of it begins.", "resume the job, then remove the cause, then retry the run", Resume},
+		{"that failed, of a paused group", "outcome", Stop, func(r *Records) {
+			failed(r)
+			r.Plan.Paused, r.Plan.GroupPause = true, &record.OwnHold{}
+		}, "with: no such table. All jobs of the group are paused, so no further run of it begins.", "resume the group, then", ResumeGroup},
+		{"that failed, of a disabled shard", "outcome", Stop, func(r *Records) {
+			failed(r)
+			r.Plan.Disabled = shardset.Of(0)
+		}, "with: no such table. The shard is disabled, so no further run of it begins.", "enable the shard, then remove the cause, then retry the run", Enable},
+		{"that failed, of a retiring job", "outcome", Stop, func(r *Records) {
+			failed(r)
+			r.Control = &record.Control{Job: "job", Retiring: &record.Act{At: coordtest.At(3), By: "kim", Reason: "renamed"}}
+		}, "with: no such table. The job is retiring since " + seconds(coordtest.At(3)) + " by kim (renamed), so no further run of it begins.", "to keep it: rota unretire job", ""},
+		{"that succeeded, of a retiring job", "intent", Stop, func(r *Records) {
+			r.claim(0, triggered(2).Watermark())
+			r.Control = &record.Control{Job: "job", Retiring: &record.Act{At: coordtest.At(3), By: "kim"}}
+		}, "No fire can run: the job is retiring since " + seconds(coordtest.At(3)) + " by kim, so no run of it begins.", "rota unretire job", ""},
 		{"of a paused group", "intent", Stop, func(r *Records) {
 			r.request(2)
 			r.Plan.Paused, r.Plan.GroupPause = true, &record.OwnHold{}
@@ -484,7 +508,7 @@ func TestExplain_OfATriggeredRun(t *testing.T) {
 			assert.Contains(t, a.Summary, c.summary)
 			assert.Contains(t, a.Do, c.do)
 			assert.Equal(t, c.verb, a.Verb)
-			if c.gate != "due" {
+			if strings.HasPrefix(c.summary, run) {
 				assert.Equal(t, triggered(2).Fire, a.Fire, "rota retry needs it")
 			}
 		})
@@ -585,6 +609,66 @@ func TestExplain_NamesWhoPaused(t *testing.T) {
 		r.Control = &record.Control{Job: "job", Paused: true, Hold: record.Hold{HeldBy: c.by}}
 		assert.Contains(t, Explain(*r, shardset.Of(0), 0)[0].Summary, c.want)
 	}
+}
+
+func TestExplain_NamesWhoDisabled(t *testing.T) {
+	by := record.Act{At: coordtest.At(3), By: "kim", Reason: "new disk"}
+	since := "disabled since " + seconds(by.At) + " by kim (new disk)"
+	act := func(what string) record.Acts {
+		a := by
+		a.What = what
+		return record.Acts{{At: coordtest.At(1), What: "disable shards 0, instances a b, hosts host-a host-b"}, a, {At: coordtest.At(4), What: "resume"}}
+	}
+	both := []string{"a", "b"}
+	for name, c := range map[string]struct {
+		change      func(r *Records)
+		summary, do string
+	}{
+		"instances": {func(r *Records) {
+			r.disown()
+			r.Group = record.GroupControl{Exclusion: record.Exclusion{Instances: both}, Acts: act("drain instance a").With(record.Act{What: "drain instance b"})}
+		}, "none may own it (disabled: b; " + since + ": a)", "enable the instance or its host: rota undrain a, rota undrain b"},
+		"hosts": {func(r *Records) {
+			r.disown()
+			r.Group = record.GroupControl{Exclusion: record.Exclusion{Hosts: []string{"host-a", "host-b"}}, Acts: act("disable hosts host-a host-b")}
+		}, "(" + since + ": a, b)", "rota enable --host host-a, rota enable --host host-b"},
+		"instances and hosts for the job": {func(r *Records) {
+			r.disown()
+			r.Control = &record.Control{Job: "job", Exclusion: record.Exclusion{Instances: []string{"a"}, Hosts: []string{"host-b"}}, Acts: act("disable instances a, hosts host-b")}
+		}, "(" + since + ": a, b)", "rota enable job --host host-b, rota enable job --instance a"},
+		"an instance, without an act on record": {func(r *Records) {
+			r.disown()
+			r.Group.Instances = both
+		}, "(disabled: a, b)", "rota undrain a, rota undrain b"},
+		"the owner": {func(r *Records) {
+			r.Plan.Frozen = shardset.Of(0)
+			r.Group = record.GroupControl{Exclusion: record.Exclusion{Instances: []string{"a"}}, Acts: act("drain instance a")}
+		}, "it is to move from a, which is " + since + "; the leader", "wait"},
+		"the shard": {func(r *Records) {
+			r.Plan.Disabled = shardset.Of(0)
+			r.Control = &record.Control{Job: "job", Disabled: shardset.Of(0), Acts: act("disable shards 0 3")}
+		}, "the shard is " + since + ", and its owner skips its fires", "enable the shard"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := world(t)
+			c.change(r)
+			a := Explain(*r, shardset.Of(0), 0)[0]
+			assert.Contains(t, a.Summary, c.summary)
+			assert.Contains(t, a.Do, c.do)
+		})
+	}
+	t.Run("each shard", func(t *testing.T) {
+		r := world(t)
+		r.Plan.Disabled = shardset.Of(0, 1, 2)
+		r.Control = &record.Control{Job: "job", Disabled: r.Plan.Disabled, Acts: record.Acts{{At: 1, By: "kim", What: "disable shards 0 1 2"}, {At: 2, By: "lee", What: "disable shards 1"}}}
+		var got []string
+		for _, a := range Explain(*r, shardset.Range(0, 3), 0) {
+			got = append(got, a.Shards.String()+a.Gates[len(a.Gates)-1].Detail)
+		}
+		require.Len(t, got, 2)
+		assert.Contains(t, got[0], "0,2the shard is disabled since 1970-01-01T00:00:00Z by kim")
+		assert.Contains(t, got[1], "1the shard is disabled since 1970-01-01T00:00:00Z by lee")
+	})
 }
 
 func TestExplain_NamesWhatStopsTheFirstFire(t *testing.T) {

@@ -128,8 +128,30 @@ func (r *Records) explainShard(shard int, fire record.Instant) Answer {
 		}
 	}
 	a.Stops, a.Do, a.Verb, a.Target = end.Verdict == Stop, end.do, end.verb, end.target
-	a.Summary = s.summarize(a.Gates[len(a.Gates)-1].Name, end)
+	last := a.Gates[len(a.Gates)-1].Name
+	a.Summary = s.summarize(last, end)
+	if h, held := s.findHoldAfter(last, end); held {
+		a.Summary += " " + capitalize(h.what) + ", so no further run of it begins."
+		a.Do, a.Verb, a.Target = strings.TrimSuffix(h.do+", then "+end.do, ", then "), h.verb, ""
+		if h.verb == "" { // no act on a job that is to be deleted
+			a.Do = h.do
+		}
+	}
 	return a
+}
+
+// findHoldAfter returns what keeps the shard from running again, if that fire has failed, is lost or was skipped. The gates
+// before the claim, of which one is the intent, are not checked then.
+func (s *subject) findHoldAfter(gate string, end result) (hold, bool) {
+	if s.state != settled || end.Verdict != Stop || gate != "claimed" && gate != "outcome" {
+		return hold{}, false
+	}
+	if h, held := s.findHold(); held || gate == "claimed" {
+		return h, held
+	}
+	h, held := s.findDisabled()
+	h.do = "enable the shard" // the fire is not one of those that its owner skips
+	return h, held
 }
 
 // isHeldUp reports whether one of the gates from the intent to the move would stop the next fire. Without
@@ -224,10 +246,11 @@ func (s *subject) prefers(run record.Ref, asked record.Instant) bool {
 // newestFire returns the newest instant of the schedule that has come, zero if none is known. It ignores the end
 // of the newest definition, which ends when the job is paused: the fires after that need an explanation too.
 func (s *subject) newestFire() record.Instant {
-	for _, inc := range sortedKeys(s.runners) {
-		if run, ok := s.runners[inc].Of(s.shard); ok && run.Trigger == 0 && due.CountsEnds(s.programs[run.Epoch]) {
-			return run.Fire
+	if run, busy := s.findUnended(); busy {
+		if run.Trigger > 0 {
+			return 0
 		}
+		return run.Fire
 	}
 	if after := s.Plan.Last().Job().After; after != nil {
 		return s.newestFollowed(after)
@@ -244,6 +267,9 @@ func (s *subject) newestFire() record.Instant {
 			if found, ok := due.InEpoch(&e, prog, s.mark, s.Now, false); ok && !found.Fire.IsZero() {
 				return record.InstantOf(found.Fire)
 			}
+			if failed, found := s.lastFailed(); found {
+				return failed.Fire
+			}
 			continue
 		}
 		if through := prog.SkipDue((e.From - 1).Time(), e.Until.Time(), s.Now.Time()).Through; !through.IsZero() && e.From <= s.Now {
@@ -254,6 +280,29 @@ func (s *subject) newestFire() record.Instant {
 		return s.mark.Fire
 	}
 	return 0
+}
+
+// findUnended returns the run of the shard that has not ended, or is to be made again, if the next fire counts from its end.
+func (s *subject) findUnended() (record.Ref, bool) {
+	for _, inc := range sortedKeys(s.runners) {
+		if run, ok := s.runners[inc].Of(s.shard); ok {
+			return run, due.CountsEnds(s.programs[run.Epoch])
+		}
+	}
+	run, ok := s.pending.Of(s.shard)
+	return run, ok && due.CountsEnds(s.programs[run.Epoch])
+}
+
+// lastFailed returns the failure of the last run of a shard that runs nothing, if it failed. The watermark of a shard whose fires
+// count from ends names the end of that run, not its fire.
+func (s *subject) lastFailed() (record.Failure, bool) {
+	i := slices.IndexFunc(s.failures, func(f record.Failure) bool {
+		return f.Trigger == 0 && due.FailingShards(s.Plan, s.programs, s.progress.Watermarks, nil, []record.Failure{f}).Has(s.shard)
+	})
+	if i < 0 {
+		return record.Failure{}, false
+	}
+	return s.failures[i], true
 }
 
 // findState finds out how far the fire has got.
@@ -301,12 +350,17 @@ func (s *subject) summarize(gate string, end result) string {
 		return "No fire can run: " + end.detail + "."
 	}
 	fire := "The fire of " + s.fire.String()
-	if s.trigger > 0 {
+	switch {
+	case s.trigger > 0:
 		fire = fmt.Sprintf("The run of trigger %d, of %v,", s.trigger, s.fire)
+	case s.isDaemon():
+		fire = fmt.Sprintf("The daemon (fire %v)", s.fire)
 	}
 	switch {
 	case end.summary != "":
 		return fire + " " + end.summary + "."
+	case end.Verdict == Stop && s.state == rerunPending:
+		return fmt.Sprintf("%s %s: %s.", fire, s.describeEnded(), end.detail)
 	case end.Verdict == Stop:
 		return fmt.Sprintf("%s has not run: %s.%s", fire, end.detail, s.describeFate())
 	default:
@@ -314,19 +368,44 @@ func (s *subject) summarize(gate string, end result) string {
 	}
 }
 
-// describeFate returns a sentence about how late the fire is, and whether it will run.
-func (s *subject) describeFate() string {
-	late := time.Duration(s.Now - s.fire)
-	if s.trigger > 0 || s.epoch == nil || s.program == nil || s.epoch.Job().After != nil || late < 0 || s.state == settled || s.Plan.Paused {
+// isDaemon reports whether the fire is the run of a daemon.
+func (s *subject) isDaemon() bool {
+	if s.Plan == nil || s.trigger > 0 {
+		return false
+	}
+	e := s.epoch
+	if e == nil {
+		e = s.Plan.Last()
+	}
+	return e.Job().Always
+}
+
+// describeEnded describes the attempts that were made at a fire of which another is on record.
+func (s *subject) describeEnded() string {
+	if !s.run.IsRetry() {
+		return fmt.Sprintf("is to be run again, as attempt %d", s.run.Attempt)
+	}
+	return fmt.Sprintf("failed%s and is to be retried, as attempt %d", times(s.run.Retries), s.run.Attempt)
+}
+
+// times returns how often something happened, "" for once.
+func times(n int) string {
+	if n < 2 {
 		return ""
 	}
-	if due.CountsEnds(s.program) && s.state == rerunPending {
-		return " Another attempt is on record." // the fire is when the shard first ran
+	return fmt.Sprintf(" %d times", n)
+}
+
+// describeFate returns a sentence about how late a fire is that is not claimed, and whether it will run.
+func (s *subject) describeFate() string {
+	late := time.Duration(s.Now - s.fire)
+	if s.trigger > 0 || s.epoch == nil || s.program == nil || s.epoch.Job().After != nil || late < 0 || s.state != notClaimed || s.Plan.Paused {
+		return ""
+	}
+	if s.isDaemon() { // which has no time to be late for
+		return fmt.Sprintf(" It is to run since %s.", seconds(s.fire))
 	}
 	text := fmt.Sprintf(" It is %v late", late.Round(time.Second))
-	if s.state == rerunPending {
-		return text + ", and another attempt is on record."
-	}
 	found, ok := due.InEpoch(s.epoch, s.program, s.mark, s.Now, s.Plan.Disabled.Has(s.shard))
 	switch {
 	case !ok:

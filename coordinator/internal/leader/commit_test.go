@@ -1,10 +1,14 @@
 package leader
 
 import (
+	"context"
 	"encoding/json"
 	"log/slog"
 	"math"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -67,4 +71,40 @@ func TestLeader_ConflictOfAPlan(t *testing.T) {
 		require.Equal(t, names, commit(1))
 		assert.Empty(t, l.SentAlone, "a committed change ends it")
 	})
+}
+
+func TestLeader_TriesAgainWithinASecondHoweverOftenARoundFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newViewFixture(t)
+		reg := &refusingWrites{Registry: memory.New().Client("a")}
+		session, err := reg.OpenSession(t.Context(), registry.SessionOptions{TTL: time.Hour})
+		require.NoError(t, err)
+		w.l.Self.Reg, w.l.Self.Session, w.l.Self.Clock, w.l.Self.Planning, w.l.Progress = reg, session, time.Now, &elector.PlanningCalls{}, &elector.Progress{}
+		w.l.Elector = elector.New(w.l.Self, nil, w.l.Log)
+		w.l.Elector.State.Seat, w.l.Elector.State.Successors = session.ID(), []string{"gone"} // the record of the seat is to be written
+		w.deliver(w.instances, registry.Snapshot)
+		w.deliver(w.members, registry.Snapshot)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var watches sync.WaitGroup
+		require.ErrorIs(t, w.l.runRounds(ctx, &watches), context.DeadlineExceeded)
+		watches.Wait()
+		require.Greater(t, len(reg.at), 60)
+		assert.Equal(t, 5*time.Millisecond, reg.at[1].Sub(reg.at[0]))
+		for i, at := range reg.at[1:] {
+			assert.LessOrEqual(t, at.Sub(reg.at[i]), time.Second)
+		}
+		require.NoError(t, session.Close(t.Context()))
+	})
+}
+
+// refusingWrites is a registry that permits no transaction. It records when it got them.
+type refusingWrites struct {
+	registry.Registry
+	at []time.Time
+}
+
+func (r *refusingWrites) Txn(context.Context, registry.Txn) (registry.Rev, error) {
+	r.at = append(r.at, time.Now())
+	return registry.Rev{}, registry.ErrPermission
 }

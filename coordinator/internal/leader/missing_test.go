@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/coordinator/internal/elector"
+	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
 )
@@ -126,4 +127,48 @@ func (r failingReads) Get(ctx context.Context, key registry.Key, o registry.Read
 		return registry.Entry{}, registry.ErrUnavailable
 	}
 	return r.Registry.Get(ctx, key, o)
+}
+
+// The records of a suspect return, or its session ends: it is named no more, though the watches of the leader lag.
+func TestLeader_NamesSuspectsWhileTheirRecordsAreMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newViewFixture(t)
+		reg := memory.New().Client("a")
+		w.l.Self.Reg, w.l.Elector, w.l.Progress = reg, &elector.Elector{}, &elector.Progress{}
+		session, err := reg.OpenSession(t.Context(), registry.SessionOptions{TTL: 24 * time.Hour})
+		require.NoError(t, err)
+		inc := record.Incarnation("a", session.ID())
+		w.l.addIncarnation(inc)
+		// named returns the incarnations that are named after the next read, and the time until then.
+		named := func() ([]string, time.Duration) {
+			began := time.Now()
+			w.l.updateSuspects(began, w.l.View.HasBothRecords)
+			time.Sleep(time.Until(w.l.nextDue()))
+			require.NoError(t, w.l.checkIncomplete(t.Context()))
+			return w.l.namedIncomplete(), time.Since(began)
+		}
+		keys := w.l.Self.Keys
+		member, err := record.Encode(record.Member{Name: "a", Session: session.ID()})
+		require.NoError(t, err)
+		for range 20 {
+			incs, wait := named()
+			assert.Equal(t, []string{inc}, incs)
+			assert.LessOrEqual(t, wait, maxSuspectWait)
+		}
+		rev, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{
+			registry.CreateOwned(keys.Instance("a"), nil, session.ID()), registry.Create(keys.Member(inc), member),
+		}})
+		require.NoError(t, err)
+		incs, wait := named()
+		assert.Empty(t, incs, "both records are there")
+		assert.Equal(t, maxSuspectWait, wait)
+		_, err = reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Delete(keys.Member(inc), rev)}})
+		require.NoError(t, err)
+		incs, _ = named()
+		assert.Equal(t, []string{inc}, incs)
+		require.NoError(t, session.Close(t.Context()))
+		incs, _ = named()
+		assert.Empty(t, incs, "it has expired")
+		assert.Equal(t, []string{inc}, w.l.View.ExpiredMembers())
+	})
 }

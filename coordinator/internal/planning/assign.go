@@ -25,6 +25,9 @@ type target struct {
 // stickyName is the strategy of jobs that name none.
 const stickyName = "sticky"
 
+// builtInStrategies need no parameters, which may be 32 KiB to decode for each call.
+var builtInStrategies, _ = strategy.Known(nil)
+
 // assignJobs returns the target of each job. Jobs with another strategy than sticky come first;
 // sticky balances all others together around those.
 func (a *assigner) assignJobs(segments []string) []target {
@@ -132,6 +135,9 @@ func (a *assigner) callStrategy(segment string, job record.Job, eligible []int) 
 	in := strategy.Input{
 		Job: job.Name, Shards: shards, Members: candidates,
 		Owners: a.currentOwners(segment, shards), Load: maps.Clone(a.load),
+	}
+	if _, builtIn := builtInStrategies[job.Strategy]; !builtIn {
+		in.Param, in.ShardParams = record.ParamsOf(a.definitionInForce(segment))
 	}
 	for i, inc := range in.Owners {
 		if _, is := slices.BinarySearchFunc(candidates, inc, func(c strategy.Candidate, id string) int { return cmp.Compare(c.ID, id) }); !is {

@@ -64,6 +64,26 @@ func TestPlan_StrategyInput(t *testing.T) {
 		w.Settle()
 		assert.Equal(t, map[string]int{a: 3}, in.Load)
 	})
+	t.Run("has the parameters of the newest definition in force", func(t *testing.T) {
+		var in strategy.Input
+		w := NewWorld(t)
+		w.View.Strategies["recording"] = recording(&in)
+		w.Join("a", "job")
+		define := func(revision int, more string) {
+			w.Define("job", 3, revision, `,"strategy":"recording"`+more)
+			w.Settle()
+		}
+		define(0, `,"param":"live","shard_params":{"0":"eu","2":"us"}`)
+		assert.Equal(t, []any{"live", map[int]string{0: "eu", 2: "us"}}, []any{in.Param, in.ShardParams})
+		define(1, `,"shard_params":{"1":"asia"}`)
+		w.View.Now = w.Plan("job").Last().From
+		w.Settle()
+		w.decide()
+		assert.Equal(t, []any{"", map[int]string{1: "asia"}}, []any{in.Param, in.ShardParams})
+		define(2, `,"param":{"of":"another library"},"shard_params":{"1":"asia"}`)
+		w.decide()
+		assert.Equal(t, []any{"", 0}, []any{in.Param, len(in.ShardParams)})
+	})
 	t.Run("is announced before the strategy is called", func(t *testing.T) {
 		w := NewWorld(t)
 		w.Join("a", "job")

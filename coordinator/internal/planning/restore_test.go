@@ -105,6 +105,16 @@ func TestPlan_AfterALostOne(t *testing.T) {
 		assert.Equal(t, 6, w.Plan("job").Last().Number)
 		assert.Equal(t, []string{"keep 1 with " + a + ", which runs them", "assign 0 to a", "create"}, d.Changes[0].Why)
 	})
+	t.Run("gives no shard to a member that has gone, though its record shows a run", func(t *testing.T) {
+		w, a := setUp(t)
+		b := w.Join("b", "job")
+		w.claim(b, "job", func(c *record.Claims) { c.Running = coordtest.Runs(shardset.Of(1), record.Ref{Epoch: 5, Attempt: 1}) })
+		w.expire(b)
+		w.round()
+		p := w.Plan("job")
+		assert.Equal(t, 6, p.Last().Number)
+		assert.Equal(t, map[string]shardset.Set{a: shardset.Range(0, 2)}, p.Owners)
+	})
 	t.Run("makes no re-runs of epochs that are gone", func(t *testing.T) {
 		w, a := setUp(t)
 		fire := record.Ref{Epoch: 3, Fire: w.View.Now - 1, Attempt: 2, Retries: 1}

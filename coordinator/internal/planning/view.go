@@ -203,6 +203,14 @@ func (v *View) jobInForce(segment string) record.Job {
 	return job
 }
 
+// definitionInForce returns the definition of jobInForce.
+func (v *View) definitionInForce(segment string) json.RawMessage {
+	if p, ok := v.Plans[segment]; ok {
+		return p.Last().Def
+	}
+	return v.Jobs[segment].Def
+}
+
 // shardCount returns how many shards of a job need an owner.
 func (v *View) shardCount(segment string, job record.Job) int {
 	if p, ok := v.Plans[segment]; ok {
