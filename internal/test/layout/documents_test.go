@@ -125,18 +125,45 @@ func (tr *tree) documents() []string {
 	return slices.DeleteFunc(tr.paths(), func(p string) bool { return path.Ext(p) != ".md" })
 }
 
-// link matches a link in a Markdown file and captures its target without the fragment.
-var link = regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
+// link matches a link in a Markdown file and captures its target and the fragment.
+var link = regexp.MustCompile(`\]\(([^)#\s]*)#?([^)\s]*)[^)]*\)`)
 
 func linksLeadSomewhere(tr *tree) (faults []string) {
 	for _, p := range tr.documents() {
 		for _, m := range link.FindAllSubmatch(tr.files[p], -1) {
-			target := string(m[1])
-			if strings.Contains(target, "://") || tr.exists(path.Join(path.Dir(p), target)) {
+			target, section := string(m[1]), string(m[2])
+			if strings.Contains(target, "://") {
 				continue
 			}
-			faults = append(faults, fmt.Sprintf("%s: nothing at %s", p, target))
+			to := p
+			if target != "" {
+				to = path.Join(path.Dir(p), target)
+			}
+			switch {
+			case !tr.exists(to):
+				faults = append(faults, fmt.Sprintf("%s: nothing at %s", p, target))
+			case section != "" && path.Ext(to) == ".md" && !slices.Contains(sectionsOf(tr.files[to]), section):
+				faults = append(faults, fmt.Sprintf("%s: no section #%s in %s", p, section, to))
+			}
 		}
 	}
 	return faults
+}
+
+// notInSection matches the characters that GitHub leaves out of the fragment of a heading.
+var notInSection = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+
+// sectionsOf returns the fragments of the headings of a Markdown file, as GitHub makes them.
+func sectionsOf(page []byte) (sections []string) {
+	code := false
+	for line := range strings.Lines(string(page)) {
+		if strings.HasPrefix(line, "```") {
+			code = !code
+		}
+		if title, is := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); is && !code && line[0] == '#' {
+			title = notInSection.ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), "")
+			sections = append(sections, strings.ReplaceAll(title, " ", "-"))
+		}
+	}
+	return sections
 }

@@ -119,6 +119,9 @@ var promises = []struct {
 	}},
 	{"links have targets", linksLeadSomewhere, []map[string]string{
 		{"docs/x.md": "[x](../nowhere.md#part)"},
+		{"docs/x.md": "# Part\n[x](#parts)"},
+		{"docs/x.md": "[x](a.md#part)"},
+		{"docs/x.md": "```\n# Part\n```\n[x](#part)"},
 	}},
 }
 
@@ -145,8 +148,8 @@ func TestRepository(t *testing.T) {
 // sound is a tree that keeps every rule but comes close to breaking some.
 var sound = map[string]string{
 	"go.mod":    "module example.org/m\n",
-	"docs/a.md": "[up](../README.md) [beside](.) `go test ./registry -v -run Soak`\n| `./registry -run 'TestA/of a thing/b, c'` |",
-	"README.md": "[a](docs/a.md#b) [b](https://example.org) [c](#d)\n| `registry/` | |\n| `conformance/` | |\n" +
+	"docs/a.md": "## 1. The `b`, as_is\n[up](../README.md) [beside](.) `go test ./registry -v -run Soak`\n| `./registry -run 'TestA/of a thing/b, c'` |",
+	"README.md": "# D\n[a](docs/a.md#1-the-b-as_is) [b](https://example.org/#e) [c](#d)\n| `registry/` | |\n| `conformance/` | |\n" +
 		"| `executor/` | |\n| `coordinator/` | |\n| `internal/` | |\n| `cmd/rota/` | |\n| `docs/` | |\ngo get example.org/m@main\n" +
 		"<!-- cmd/rota/a.go -->\n```go\nfunc init() {}\n```\n",
 

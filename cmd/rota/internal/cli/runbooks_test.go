@@ -21,6 +21,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
+	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
@@ -151,6 +152,7 @@ var runbooks = []struct {
 		n.do(t, "forget digest --yes", "wait tenants --for ok")
 	}},
 	{"runs fail", nil, playFailing},
+	{"work is stopped", everyMinute, playStops},
 	{"an older program", everyMinute, func(t *testing.T, n *night) {
 		n.startThree()
 		keys, err := record.NewKeys("billing", "default")
@@ -304,6 +306,34 @@ func playFailing(t *testing.T, n *night) {
 	n.screen(t, "failing-retried", "jobs")
 	time.Sleep(8 * time.Minute) // past the next fire
 	n.screen(t, "failing-mended", "wait imports --for ok")
+}
+
+// playStops stops work in each way of which-act.md, two minutes each, and starts it again.
+func playStops(t *testing.T, n *night) {
+	n.startThree()
+	count := func(stop, start string, ran, skipped uint64) {
+		counts := func() coordinator.Counts {
+			st, err := n.processes["web-2"].ex.Status(t.Context(), "tenants")
+			require.NoError(t, err)
+			return st.Counts
+		}
+		before := counts()
+		n.do(t, stop)
+		time.Sleep(2 * time.Minute)
+		after := counts()
+		assert.Equal(t, ran, after.Claimed-before.Claimed, "%s: runs", stop)
+		assert.Equal(t, skipped, after.Skipped-before.Skipped, "%s: skipped", stop)
+		n.do(t, start)
+		time.Sleep(time.Minute)
+	}
+	count("pause tenants", "resume tenants", 0, 0)
+	count("pause --all --yes", "resume --all", 0, 0)
+	count("pause tenants --schedule", "resume tenants", 0, 0)
+	count("disable tenants --shards 1", "enable tenants --shards 1", 10, 2)
+	count("disable --host n-1", "enable --host n-1", 12, 0)
+	count("drain web-1 --wait", "undrain web-1", 12, 0)
+	count("override tenants 'schedule=every 10s'", "override tenants --clear", 6*12, 0)
+	n.do(t, "pause tenants --schedule", "trigger tenants --wait", "resume tenants")
 }
 
 // TestRunbooks plays each failure, and compares its screens and log lines with testdata.
