@@ -95,7 +95,7 @@ const FromMemory = "restored from memory"
 // ByRota is the By of an act of an instance.
 const ByRota = "rota"
 
-// noIntent is what an act restored if it ended the intents of an earlier state.
+// noIntent is the What of an act that restored the end of earlier intents.
 const noIntent = "nothing paused, disabled or overridden"
 
 // Remembered returns c as an instance writes it into a store that has lost it, and whether c has an intent.

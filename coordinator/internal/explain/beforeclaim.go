@@ -296,7 +296,7 @@ func (s *subject) findHold() (hold, bool) {
 	return hold{}, false
 }
 
-// findDisabled returns what a disabled shard means for the fire.
+// findDisabled returns the effect that a disabled shard has on the fire.
 func (s *subject) findDisabled() (hold, bool) {
 	if !s.Plan.Disabled.Has(s.shard) {
 		return hold{}, false

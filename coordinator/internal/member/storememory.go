@@ -107,7 +107,7 @@ type rememberedIntent struct {
 	acts  record.Acts // nil unless the member led, and so knows them
 }
 
-// restored is what a member has written from memory.
+// restored counts the records that a member has written from memory.
 type restored struct {
 	written int // control records that no other member had written from memory before
 	// complete is false if a stored record stays that lacks what operators have done to the remembered one.
