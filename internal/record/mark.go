@@ -91,6 +91,15 @@ func (r Ref) RetryAt(at Instant, delay time.Duration) Ref {
 	return r
 }
 
+// Before returns the attempt before r. It is exact for a retry; otherwise the attempt may have been handed back.
+func (r Ref) Before() Ref {
+	if r.Attempt--; r.IsRetry() {
+		r.Retries--
+		r.NotBefore, r.RetryDelay = 0, 0
+	}
+	return r
+}
+
 // IsRetry reports whether the attempt before r failed.
 func (r Ref) IsRetry() bool { return r.NotBefore != 0 }
 

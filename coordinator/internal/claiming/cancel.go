@@ -45,13 +45,8 @@ func (in *Input) dropCancelled(out *Decision, watermarks record.Watermarks, free
 			out.raiseWatermark(group.Shards, m)
 			in.noteFailed(out, group.Shards, g.Ref)
 			out.Claims.Counts.Failed += uint64(group.Shards.Len())
-			if g.IsRetry() {
-				continue // the failure is on record
-			}
-			before := g.Ref
-			before.Attempt--
-			out.Claims.Failures = out.Claims.Failures.With(record.Failure{
-				RunGroup: record.RunGroup{Shards: group.Shards, Ref: before}, At: in.Now, Error: due.CancelledRunError, LastTrigger: m.Trigger,
+			out.Claims.Failures = out.Claims.Failures.With(record.Failure{ // also of a retry: the failure on record says that another attempt follows
+				RunGroup: record.RunGroup{Shards: group.Shards, Ref: g.Before()}, At: in.Now, Error: due.CancelledRunError, LastTrigger: m.Trigger,
 			}.In(in.Plan))
 		}
 	}

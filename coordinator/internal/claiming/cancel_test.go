@@ -66,13 +66,10 @@ func TestClaim_Cancelled(t *testing.T) {
 			assert.Empty(t, out.Starts)
 			assert.True(t, out.Claims.Watermarks.Of(0).Covers(next))
 			assert.EqualValues(t, 1, out.Claims.Counts.Failed)
-			if !next.IsRetry() {
-				require.Len(t, out.Claims.Failures, 1)
-				assert.Equal(t, due.CancelledRunError, out.Claims.Failures[0].Error)
-				assert.Equal(t, 1, out.Claims.Failures[0].Attempt)
-			} else {
-				assert.Empty(t, out.Claims.Failures, "the failure is on record")
-			}
+			require.Len(t, out.Claims.Failures, 1)
+			assert.Equal(t, due.CancelledRunError, out.Claims.Failures[0].Error)
+			assert.Equal(t, 1, out.Claims.Failures[0].Attempt)
+			assert.False(t, out.Claims.Failures[0].Again, "that of a retry on record says that another attempt follows")
 			in.commit(out)
 			assert.False(t, in.Decide().Changed, "it is dropped once")
 			in.Now = coordtest.At(2)

@@ -321,10 +321,8 @@ func (in *Input) dropReruns(out *Decision, watermarks record.Watermarks, free sh
 			out.raiseWatermark(group.Shards, m)
 			out.Claims.Counts.Lost += uint64(group.Shards.Len())
 			in.noteFailed(out, group.Shards, g.Ref)
-			crashed := g.Ref
-			crashed.Attempt--
 			out.Claims.Failures = out.Claims.Failures.With(record.Failure{
-				RunGroup: record.RunGroup{Shards: group.Shards, Ref: crashed}, At: in.Now, Error: due.CrashedRunError, LastTrigger: m.Trigger,
+				RunGroup: record.RunGroup{Shards: group.Shards, Ref: g.Before()}, At: in.Now, Error: due.CrashedRunError, LastTrigger: m.Trigger,
 			}.In(in.Plan))
 		}
 	}

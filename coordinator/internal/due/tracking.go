@@ -12,10 +12,13 @@ const CrashedRunError = "the session expired during the run"
 // CancelledRunError is the recorded error of a run that an operator cancelled before it was made again.
 const CancelledRunError = "cancelled by an operator"
 
+// UnofferedRetryError is the recorded error of a run whose retry was dropped, since no instance offered the job for too long.
+const UnofferedRetryError = "no instance offered the job, so it is not retried"
+
 // DropsNext reports whether a failure with this error is that of the last attempt which was made, though the watermark may
 // cover another: the next one was pending, and was dropped.
 func DropsNext(failure string) bool {
-	return failure == CrashedRunError || failure == CancelledRunError
+	return failure == CrashedRunError || failure == CancelledRunError || failure == UnofferedRetryError
 }
 
 // IsLastFailure reports whether attempt failed is the last one that was made of a run, by its failure and the attempt

@@ -124,7 +124,7 @@ func (s *subject) checkRetry() result {
 		return pass("no attempt at the %s waits", s.what())
 	}
 	if s.run.NotBefore > s.Now {
-		r := stop("wait, or trigger the shard", "attempt %d failed%s; attempt %d waits until %s", s.run.Attempt-1, s.failureText(s.run.Attempt-1), s.run.Attempt, seconds(s.run.NotBefore))
+		r := stop("wait, or cancel the retry, and retry the "+s.what()+" then", "attempt %d failed%s; attempt %d waits until %s", s.run.Attempt-1, s.failureText(s.run.Attempt-1), s.run.Attempt, seconds(s.run.NotBefore))
 		r.summary = fmt.Sprintf("failed%s and is retried: attempt %d waits until %s", times(s.run.Retries), s.run.Attempt, seconds(s.run.NotBefore))
 		if failed := s.failureText(s.run.Attempt - 1); failed != "" {
 			r.summary += fmt.Sprintf(". Attempt %d ended with%s", s.run.Attempt-1, failed)

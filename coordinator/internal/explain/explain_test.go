@@ -288,7 +288,7 @@ func gateCases() []gateCase {
 			r.editClaims(0, func(c *record.Claims) {
 				c.Reruns = coordtest.Runs(shardset.Of(0), coordtest.Fire(5, 1).RetryAt(at(7), time.Minute))
 			})
-		}, 0, "attempt 1 failed: no such table; attempt 2 waits until", "failed and is retried: attempt 2 waits", "trigger"},
+		}, 0, "attempt 1 failed: no such table; attempt 2 waits until", "failed and is retried: attempt 2 waits", "cancel the retry"},
 		{"a re-run that may begin", "retry", Stop, func(_ *testing.T, r *Records) {
 			r.claim(0, coordtest.Fire(5, 1).Watermark())
 			r.Plan.Reruns = coordtest.Runs(shardset.Of(0), coordtest.Fire(5, 2))
@@ -417,7 +417,7 @@ func TestExplain_OfATriggeredRun(t *testing.T) {
 		verb    Verb
 	}{
 		{"that failed", "outcome", Stop, failed, run + " failed: attempt 1 ended at " + seconds(triggered(2).Fire+1) + " with: no such table.", "remove the cause, then retry the run", Retry},
-		{"that failed and is retried", "retry", Stop, retried, run + " failed and is retried: attempt 2 waits until " + seconds(coordtest.At(7)) + ".", "wait, or trigger the shard", ""},
+		{"that failed and is retried", "retry", Stop, retried, run + " failed and is retried: attempt 2 waits until " + seconds(coordtest.At(7)) + ".", "wait, or cancel the retry, and retry the run then", ""},
 		{"that failed and is retried now", "retry", Stop, func(r *Records) {
 			failed(r)
 			r.editClaims(0, func(c *record.Claims) {

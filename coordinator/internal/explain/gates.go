@@ -149,7 +149,9 @@ func (s *subject) findHoldAfter(gate string, end result) (hold, bool) {
 	if h, held := s.findHold(); held || gate == "claimed" {
 		return h, held
 	}
-	return s.findDisabled()
+	h, held := s.findDisabled()
+	h.do = "enable the shard" // the fire is not one of those that its owner skips
+	return h, held
 }
 
 // isHeldUp reports whether one of the gates from the intent to the move would stop the next fire. Without

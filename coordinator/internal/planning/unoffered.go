@@ -92,17 +92,18 @@ func (p *jobPlanner) loseReruns() {
 	for _, g := range p.next.Reruns {
 		p.failFire(g.Shards, g.Ref)
 		p.next.Watermarks = p.next.Watermarks.Raise(g.Shards, g.Watermark())
-		if g.IsRetry() {
-			p.next.Counts.Failed += uint64(g.Shards.Len()) // the failure is on record
-			p.explain("count %s as failed", g.Shards)
-			continue
+		failure := record.Failure{
+			RunGroup: record.RunGroup{Shards: g.Shards, Ref: g.Before()}, At: p.Now, Error: due.CrashedRunError, LastTrigger: p.next.Watermarks.LastTrigger(g.Shards),
 		}
-		p.next.Counts.Lost += uint64(g.Shards.Len())
-		g.Attempt-- // the attempt that crashed
-		p.next.Failures = p.next.Failures.With(record.Failure{
-			RunGroup: g, At: p.Now, Error: due.CrashedRunError, LastTrigger: p.next.Watermarks.LastTrigger(g.Shards),
-		}.In(p.next))
-		p.explain("count %s as lost", g.Shards)
+		if g.IsRetry() { // the failure on record says that another attempt follows
+			failure.Error = due.UnofferedRetryError
+			p.next.Counts.Failed += uint64(g.Shards.Len())
+			p.explain("count %s as failed", g.Shards)
+		} else {
+			p.next.Counts.Lost += uint64(g.Shards.Len())
+			p.explain("count %s as lost", g.Shards)
+		}
+		p.next.Failures = p.next.Failures.With(failure.In(p.next))
 	}
 	p.next.Reruns = nil
 }

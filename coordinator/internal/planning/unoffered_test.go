@@ -267,8 +267,11 @@ func TestPlan_OfferedAgain(t *testing.T) {
 		p := change.Plan
 		assert.EqualValues(t, 1, p.Counts.Failed)
 		assert.EqualValues(t, 1, p.Counts.Lost)
-		require.Len(t, p.Failures, 1)
-		assert.Equal(t, record.RunGroup{Shards: shardset.Of(1), Ref: coordtest.Fire(1, 2)}, p.Failures[0].RunGroup)
+		require.Len(t, p.Failures, 2)
+		assert.Equal(t, record.RunGroup{Shards: shardset.Of(0), Ref: coordtest.Fire(1, 1)}, p.Failures[0].RunGroup)
+		assert.Equal(t, due.UnofferedRetryError, p.Failures[0].Error)
+		assert.Equal(t, record.RunGroup{Shards: shardset.Of(1), Ref: coordtest.Fire(1, 2)}, p.Failures[1].RunGroup)
+		assert.Equal(t, due.CrashedRunError, p.Failures[1].Error)
 		assert.Contains(t, change.Why, "count 0 as failed")
 		assert.Contains(t, change.Why, "count 1 as lost")
 		assert.Empty(t, p.Reruns)
