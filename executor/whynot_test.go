@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -225,9 +226,9 @@ func TestExplain(t *testing.T) {
 	})
 	fails := func(context.Context, *executor.Run) error { return errors.New("no such table") }
 	bubble(t, "a daemon that fails again and again", func(t *testing.T, f *fleet) {
-		runs, of := 0, f.job(1, nil)
+		of := f.job(1, nil)
 		of.Handler = executor.HandlerFunc(func(ctx context.Context, r *executor.Run) error {
-			if runs++; runs > 3 {
+			if r.Attempt > 3 {
 				return takes(time.Hour)(ctx, r)
 			}
 			return fails(ctx, r)
@@ -283,8 +284,8 @@ func TestExplain(t *testing.T) {
 		assert.NotContains(t, a.Summary, "late")
 	})
 	bubble(t, "a retry that waits, and need not", func(t *testing.T, f *fleet) {
-		runs := 0
-		j := f.job(1, func(ctx context.Context, r *executor.Run) error { runs++; return fails(ctx, r) })
+		var runs atomic.Int64
+		j := f.job(1, func(ctx context.Context, r *executor.Run) error { runs.Add(1); return fails(ctx, r) })
 		j.Schedule, j.Retry = schedule.Every(24*time.Hour), executor.Retry{Max: 1, Initial: time.Hour, MaxInterval: time.Hour}
 		e := f.startJob("a", executor.Options{}, j)
 		time.Sleep(24*time.Hour + time.Minute)
@@ -292,12 +293,12 @@ func TestExplain(t *testing.T) {
 		_, err := e.Trigger(t.Context(), "job", executor.Trigger{})
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
-		require.Equal(t, 1, runs, "a trigger waits for the retry")
+		require.EqualValues(t, 1, runs.Load(), "a trigger waits for the retry")
 		for want := range 2 { // the retry of the fire, then that of the trigger
 			_, err = e.Operator().Cancel(t.Context(), "job", 0)
 			require.NoError(t, err)
 			time.Sleep(time.Minute)
-			require.Equal(t, 2, runs, want)
+			require.EqualValues(t, 2, runs.Load(), want)
 		}
 		fire := time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC)
 		a, last := f.why(fire)
@@ -310,7 +311,7 @@ func TestExplain(t *testing.T) {
 		_, err = e.Operator().Retry(t.Context(), "job", fire, coordinator.RetryOptions{})
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
-		require.Equal(t, 3, runs)
+		require.EqualValues(t, 3, runs.Load())
 	})
 	bubble(t, "a failed run of a job that runs by triggers only, paused and retiring", func(t *testing.T, f *fleet) {
 		j := f.job(1, fails)
