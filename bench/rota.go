@@ -96,7 +96,7 @@ func (r *rota) skipped(ctx context.Context) (int, error) {
 	var total atomic.Int64
 	err := runConcurrently(ctx, make([]struct{}, readers), func(ctx context.Context, _ struct{}) error {
 		for name := range names {
-			st, err := r.executor.Status(ctx, name)
+			st, err := r.executor.Operator().Status(ctx, name)
 			if err != nil {
 				return err
 			}

@@ -73,7 +73,7 @@ func TestAfterJob_Operators(t *testing.T) {
 	bubble(t, "backfilled fires do not fire the jobs that follow, and do not wait for their schedule", func(t *testing.T, f *fleet) {
 		e, at := follow(f, schedule.AfterJob("job").OnEnd(), func(context.Context, *executor.Run) error { return nil })
 		pass(time.Until(minute(1).Add(10 * time.Second)))
-		require.NoError(t, e.StopSchedule(t.Context(), "job"))
+		require.NoError(t, e.Operator().StopSchedule(t.Context(), "job"))
 		_, err := e.Operator().Backfill(t.Context(), "job", minute(-5), minute(-2), 1)
 		require.NoError(t, err)
 		pass(time.Minute)
@@ -120,7 +120,7 @@ func TestAfterJob_Operators(t *testing.T) {
 	bubble(t, "a backfill that waits for a disabled shard does not hold up the end of later fires", func(t *testing.T, f *fleet) {
 		e, at := follow(f, schedule.AfterJob("job").OnEnd(), func(context.Context, *executor.Run) error { return nil })
 		pass(time.Until(minute(1).Add(10 * time.Second)))
-		require.NoError(t, e.Disable(t.Context(), executor.Scope{Job: "job", Shards: []int{1}}))
+		require.NoError(t, e.Operator().Disable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{1}}))
 		_, err := e.Operator().Backfill(t.Context(), "job", minute(-5), minute(-4), 1)
 		require.NoError(t, err)
 		pass(time.Until(minute(3).Add(10 * time.Second)))

@@ -17,9 +17,9 @@ import (
 func TestBackfill(t *testing.T) {
 	bubble(t, "runs with the fire's instant and a reason of its own", func(t *testing.T, f *fleet) {
 		e := f.start("a", executor.Options{}, 2, func(context.Context, *executor.Run) error { return nil })
-		require.NoError(t, e.Pause(t.Context(), "job"))
+		require.NoError(t, e.Operator().Pause(t.Context(), "job"))
 		pass(time.Until(minute(10)))
-		require.NoError(t, e.Resume(t.Context(), "job"))
+		require.NoError(t, e.Operator().Resume(t.Context(), "job"))
 		fires, err := e.Operator().Backfill(t.Context(), "job", minute(2), minute(4), 2)
 		require.NoError(t, err)
 		assert.Equal(t, []time.Time{minute(2), minute(3)}, fires)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/registry"
 )
@@ -134,9 +135,11 @@ func TestYield(t *testing.T) {
 			e := f.executor("b", executor.Options{}, 2, takes(0))
 			return e.Start(context.Background())
 		},
-		"a pause": func(t *testing.T, _ *fleet, e *executor.Executor) error { return e.Pause(t.Context(), "job") },
+		"a pause": func(t *testing.T, _ *fleet, e *executor.Executor) error {
+			return e.Operator().Pause(t.Context(), "job")
+		},
 		"a disabled shard": func(t *testing.T, _ *fleet, e *executor.Executor) error {
-			return e.Disable(t.Context(), executor.Scope{Job: "job", Shards: []int{0, 1}})
+			return e.Operator().Disable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{0, 1}})
 		},
 		"a new definition": func(_ *testing.T, f *fleet, e *executor.Executor) error {
 			job := f.job(3, takes(0))
@@ -240,20 +243,20 @@ func TestYield(t *testing.T) {
 	})
 	bubble(t, "answered by ErrYield has the run go on when the shard is enabled again", func(t *testing.T, f *fleet) {
 		steps := returned(t, f, unchanged, func(e *executor.Executor) {
-			s := executor.Scope{Job: "job", Shards: []int{0}}
-			require.NoError(t, e.Disable(t.Context(), s))
+			s := coordinator.Scope{Job: "job", Shards: []int{0}}
+			require.NoError(t, e.Operator().Disable(t.Context(), s))
 			time.Sleep(10 * time.Second)
 			synctest.Wait()
 			require.EqualValues(t, 1, f.status().Counts.Claimed)
-			require.NoError(t, e.Enable(t.Context(), s))
+			require.NoError(t, e.Operator().Enable(t.Context(), s))
 		})
 		assert.Equal(t, []string{"a1", "a2", "a3", "a4", "a5"}, steps)
 	})
 	bubble(t, "answered by ErrYield leaves the rest to the first fire after a pause", func(t *testing.T, f *fleet) {
 		steps := returned(t, f, unchanged, func(e *executor.Executor) {
-			require.NoError(t, e.Pause(t.Context(), "job"))
+			require.NoError(t, e.Operator().Pause(t.Context(), "job"))
 			time.Sleep(10 * time.Second)
-			require.NoError(t, e.Resume(t.Context(), "job"))
+			require.NoError(t, e.Operator().Resume(t.Context(), "job"))
 		})
 		assert.Equal(t, []string{"a1", "a2"}, steps)
 		assert.EqualValues(t, 1, f.status().Counts.Succeeded)

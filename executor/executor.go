@@ -377,63 +377,10 @@ type Trigger struct {
 	Shards []int  // the shards to run; nil means all, and an empty slice is an error
 }
 
-// Pause stops a job in the whole fleet until Resume, across restarts. Triggers wait. Runs that
-// were claimed before continue, or begin once a worker is free. Fires that come due during the
-// pause are never run. See [coordinator.Operator.Pause].
-func (e *Executor) Pause(ctx context.Context, job string) error {
-	return e.explainUnknownJob(job, e.operator.Pause(ctx, job))
-}
-
-// StopSchedule makes a job run by Trigger only, in the whole fleet, until Resume, across
-// restarts. Re-runs after a crash go on. Scheduled fires that come due until the Resume are
-// never run. StopSchedule replaces a Pause, also that of Job.StartPaused.
-func (e *Executor) StopSchedule(ctx context.Context, job string) error {
-	return e.explainUnknownJob(job, e.operator.StopSchedule(ctx, job))
-}
-
-// Resume ends a Pause, also that of Job.StartPaused, or a StopSchedule. Fires count from an
-// instant that lies MaxClockSkew in the future, so that no clock of the fleet has passed it.
-func (e *Executor) Resume(ctx context.Context, job string) error {
-	return e.explainUnknownJob(job, e.operator.Resume(ctx, job))
-}
-
-// Operator returns an Operator of the executor's group, for calls that Executor does not have, and to record who
-// calls and why: e.Operator().As("kim", "quarter end").Pause(ctx, job). It has the compiler of the jobs of this
-// package, and can be used before Start and after Shutdown.
+// Operator returns an Operator of the executor's group, which pauses, disables, resets, retries and shows jobs. It may record who
+// calls and why: e.Operator().As("kim", "quarter end").Pause(ctx, job). It has the compiler of the jobs of this package,
+// and can be used before Start and after Shutdown.
 func (e *Executor) Operator() *coordinator.Operator { return e.operator }
-
-// Status returns the recorded state of a job, with its next fire. See
-// [coordinator.Operator.Status].
-func (e *Executor) Status(ctx context.Context, job string) (coordinator.Status, error) {
-	st, err := e.operator.Status(ctx, job)
-	return st, e.explainUnknownJob(job, err)
-}
-
-// Reset starts a new epoch of a job whose shards wait because a skewed clock claimed their
-// fires ahead of time. Such fires run again, with the same Run.ID. See
-// [coordinator.Operator.Reset].
-func (e *Executor) Reset(ctx context.Context, job string) error {
-	return e.explainUnknownJob(job, e.operator.Reset(ctx, job))
-}
-
-// Scope names shards, instances or hosts to disable or enable, for one job or for all.
-type Scope = coordinator.Scope
-
-// Disable prevents the shards, instances and hosts of s from starting runs, in the whole
-// fleet, until Enable, across restarts. Runs that have begun continue. Fires of a disabled
-// shard are skipped and counted; triggers wait. Shards of disabled instances and hosts are
-// reassigned. See [coordinator.Operator.Disable] for details, and
-// [coordinator.Operator.Intent] for the list of everything that is disabled.
-//
-// To stop this process, use Shutdown.
-func (e *Executor) Disable(ctx context.Context, s Scope) error {
-	return e.explainUnknownJob(s.Job, e.operator.Disable(ctx, s))
-}
-
-// Enable reverts Disable for the shards, instances and hosts of s. Skipped fires are not run.
-func (e *Executor) Enable(ctx context.Context, s Scope) error {
-	return e.explainUnknownJob(s.Job, e.operator.Enable(ctx, s))
-}
 
 // Withdraw makes this process stop offering jobs until they are registered here again. It
 // deletes nothing, and other processes still offer the jobs: [coordinator.Operator.Retire]

@@ -123,10 +123,10 @@ func TestFixedDelay(t *testing.T) {
 		var c calls
 		e := f.startScheduled("a", schedule.FixedDelay(5*time.Second), reports(&c, time.Second, nil))
 		time.Sleep(time.Second)
-		s := executor.Scope{Job: "job", Shards: []int{0}}
-		require.NoError(t, e.Disable(t.Context(), s))
+		s := coordinator.Scope{Job: "job", Shards: []int{0}}
+		require.NoError(t, e.Operator().Disable(t.Context(), s))
 		time.Sleep(20 * time.Second)
-		require.NoError(t, e.Enable(t.Context(), s))
+		require.NoError(t, e.Operator().Enable(t.Context(), s))
 		time.Sleep(6 * time.Second)
 		assert.InDelta(t, 4, float64(f.status().Counts.Skipped), 1)
 		assert.NotEmpty(t, c.all())
@@ -214,7 +214,7 @@ func TestAlways(t *testing.T) {
 		assert.Equal(t, []string{"1.0 called", "2.0 called", "3.0 called"}, c.all())
 	})
 	for name, act := range map[string]func(e *executor.Executor, f *fleet) error{
-		"a pause": func(e *executor.Executor, f *fleet) error { return e.Pause(f.t.Context(), "job") },
+		"a pause": func(e *executor.Executor, f *fleet) error { return e.Operator().Pause(f.t.Context(), "job") },
 		"a new definition": func(e *executor.Executor, f *fleet) error {
 			job := f.job(1, func(context.Context, *executor.Run) error { return nil })
 			job.Schedule, job.Revision = schedule.OnTrigger(), 1
@@ -238,9 +238,9 @@ func TestAlways(t *testing.T) {
 		var c calls
 		e := f.startScheduled("a", schedule.Always(), daemon(&c, never))
 		time.Sleep(10 * time.Second)
-		require.NoError(t, e.Pause(t.Context(), "job"))
+		require.NoError(t, e.Operator().Pause(t.Context(), "job"))
 		time.Sleep(10 * time.Second)
-		require.NoError(t, e.Resume(t.Context(), "job"))
+		require.NoError(t, e.Operator().Resume(t.Context(), "job"))
 		time.Sleep(20 * time.Second)
 		require.Len(t, c.all(), 3)
 		assert.Contains(t, c.all()[2], "a begins")

@@ -43,7 +43,7 @@ func runTriggers(t *testing.T, e *Executor, job string, n int) (succeeded, faile
 		require.NoError(t, err)
 	}
 	time.Sleep(10 * time.Second)
-	st, err := e.Status(t.Context(), job)
+	st, err := e.Operator().Status(t.Context(), job)
 	require.NoError(t, err)
 	require.NoError(t, e.Shutdown(t.Context()))
 	return int(st.Counts.Succeeded), int(st.Counts.Failed)

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 )
 
@@ -35,10 +36,14 @@ func TestStart(t *testing.T) {
 func TestOperations(t *testing.T) {
 	verbs := func(e *executor.Executor) map[string]func(job string) error {
 		return map[string]func(job string) error{
-			"pause":   func(job string) error { return e.Pause(t.Context(), job) },
-			"resume":  func(job string) error { return e.Resume(t.Context(), job) },
-			"disable": func(job string) error { return e.Disable(t.Context(), executor.Scope{Job: job, Shards: []int{0}}) },
-			"enable":  func(job string) error { return e.Enable(t.Context(), executor.Scope{Job: job, Shards: []int{0}}) },
+			"pause":  func(job string) error { return e.Operator().Pause(t.Context(), job) },
+			"resume": func(job string) error { return e.Operator().Resume(t.Context(), job) },
+			"disable": func(job string) error {
+				return e.Operator().Disable(t.Context(), coordinator.Scope{Job: job, Shards: []int{0}})
+			},
+			"enable": func(job string) error {
+				return e.Operator().Enable(t.Context(), coordinator.Scope{Job: job, Shards: []int{0}})
+			},
 			"trigger": func(job string) error {
 				_, err := e.Trigger(t.Context(), job, executor.Trigger{})
 				return err
@@ -51,9 +56,10 @@ func TestOperations(t *testing.T) {
 			err := call("job")
 			assert.ErrorIs(t, err, executor.ErrUnknownJob, verb)
 			assert.ErrorContains(t, err, verb)
-			assert.ErrorContains(t, err, "Start has not stored it yet", verb)
 			assert.NotContains(t, call("other").Error(), "Start", verb)
 		}
+		_, err := a.Trigger(t.Context(), "job", executor.Trigger{})
+		assert.ErrorContains(t, err, "Start has not stored it yet")
 	})
 	bubble(t, "work before Start and after Shutdown on a job that is stored", func(t *testing.T, f *fleet) {
 		gone := f.start("gone", executor.Options{}, 1, takes(0))

@@ -18,7 +18,7 @@ func TestStatus(t *testing.T) {
 	bubble(t, "has the schedule as text, and the next fire", func(t *testing.T, f *fleet) {
 		a := f.start("a", executor.Options{}, 2, takes(0))
 		until(1)
-		st, err := a.Status(t.Context(), "job")
+		st, err := a.Operator().Status(t.Context(), "job")
 		require.NoError(t, err)
 		assert.Equal(t, minute(1), st.PerShard[1].LastFire)
 		assert.Equal(t, minute(2), st.NextFire)

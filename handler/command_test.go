@@ -306,7 +306,7 @@ func TestCommand_ErrorReachesTheStatusOfTheJob(t *testing.T) {
 	_, err = ex.Trigger(t.Context(), "backup", executor.Trigger{})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		st, err := ex.Status(t.Context(), "backup")
+		st, err := ex.Operator().Status(t.Context(), "backup")
 		return err == nil && len(st.Failures) == 1 && st.Failures[0].Error == "exit code 3: no space left on /backup"
 	}, patience, tick)
 	assert.Equal(t, []string{"stderr: no space left on /backup"}, log.lines())

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/registry/memory"
 	"github.com/rota-dev/rota/schedule"
@@ -150,7 +151,7 @@ func TestCollector(t *testing.T) {
 		assert.Equal(t, -1.0, b.value(t, `rota_job_overdue_seconds{job_name="gpu"}`), "only the leader knows")
 		assert.Equal(t, 2.0, a.value(t, `rota_shards_unowned{job_name="gpu"}`))
 		assert.Zero(t, a.value(t, `rota_job_paused{job_name="gpu"}`))
-		require.NoError(t, a.Pause(t.Context(), "gpu"))
+		require.NoError(t, a.Operator().Pause(t.Context(), "gpu"))
 		time.Sleep(time.Second)
 		assert.Equal(t, 1.0, a.value(t, `rota_job_paused{job_name="gpu"}`))
 		assert.Zero(t, a.value(t, `rota_job_overdue_seconds{job_name="gpu"}`))
@@ -191,7 +192,7 @@ func TestCollector(t *testing.T) {
 		}))
 		time.Sleep(4 * time.Minute)
 		assert.Equal(t, 2.0, i.value(t, `rota_fires_skipped_total{job_name="slow",reason="misfire"}`))
-		require.NoError(t, i.Disable(t.Context(), executor.Scope{Job: "slow", Shards: []int{0}}))
+		require.NoError(t, i.Operator().Disable(t.Context(), coordinator.Scope{Job: "slow", Shards: []int{0}}))
 		time.Sleep(10*time.Minute + time.Second)
 		assert.Positive(t, i.value(t, `rota_fires_skipped_total{job_name="slow",reason="disabled"}`))
 		require.Error(t, i.Shutdown(t.Context()))

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/rotatest"
 	"github.com/rota-dev/rota/schedule"
@@ -24,15 +25,15 @@ func daemonJob() executor.Job {
 func TestDaemon_LosesNothing(t *testing.T) {
 	for name, act := range map[string]func(t *testing.T, f *rotatest.Fleet, ex *executor.Executor){
 		"by a pause and a resume": func(t *testing.T, f *rotatest.Fleet, ex *executor.Executor) {
-			require.NoError(t, ex.Pause(t.Context(), "daemon"))
+			require.NoError(t, ex.Operator().Pause(t.Context(), "daemon"))
 			f.Sleep(10 * time.Minute)
-			require.NoError(t, ex.Resume(t.Context(), "daemon"))
+			require.NoError(t, ex.Operator().Resume(t.Context(), "daemon"))
 		},
 		"by a disabled shard": func(t *testing.T, f *rotatest.Fleet, ex *executor.Executor) {
-			scope := executor.Scope{Job: "daemon", Shards: []int{1}}
-			require.NoError(t, ex.Disable(t.Context(), scope))
+			scope := coordinator.Scope{Job: "daemon", Shards: []int{1}}
+			require.NoError(t, ex.Operator().Disable(t.Context(), scope))
 			f.Sleep(10 * time.Minute)
-			require.NoError(t, ex.Enable(t.Context(), scope))
+			require.NoError(t, ex.Operator().Enable(t.Context(), scope))
 		},
 		"by a new definition": func(_ *testing.T, f *rotatest.Fleet, _ *executor.Executor) {
 			job := daemonJob()

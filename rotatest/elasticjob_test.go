@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/rotatest"
@@ -561,7 +562,7 @@ func TestElasticJob(t *testing.T) {
 		job := hourly(4, takes(time.Minute))
 		e := f.Start("a", job)
 		f.Start("b", job)
-		require.NoError(t, e.Disable(f.T().Context(), executor.Scope{Hosts: []string{"b"}}))
+		require.NoError(t, e.Operator().Disable(f.T().Context(), coordinator.Scope{Hosts: []string{"b"}}))
 		f.Settle()
 		f.Stop("b")
 		f.Start("b", job)
@@ -570,7 +571,7 @@ func TestElasticJob(t *testing.T) {
 		e = f.Start("c", job)
 		assert.Equal(t, map[string]int{"c": 4}, counts(runsOf(f, f.NextFire("job"))))
 
-		require.NoError(t, e.Enable(f.T().Context(), executor.Scope{Hosts: []string{"b"}}))
+		require.NoError(t, e.Operator().Enable(f.T().Context(), coordinator.Scope{Hosts: []string{"b"}}))
 		f.Settle()
 		assert.Equal(t, map[string]int{"b": 2, "c": 2}, counts(runsOf(f, f.NextFire("job"))))
 	})
@@ -579,7 +580,7 @@ func TestElasticJob(t *testing.T) {
 		other.Name = "other"
 		e := f.Start("a", hourly(2, takes(time.Minute)), other)
 		f.Start("b", hourly(2, takes(time.Minute)), other)
-		require.NoError(t, e.Disable(f.T().Context(), executor.Scope{Job: "job", Hosts: []string{"b"}}))
+		require.NoError(t, e.Operator().Disable(f.T().Context(), coordinator.Scope{Job: "job", Hosts: []string{"b"}}))
 		f.Settle()
 		f.Stop("b")
 		f.Start("b", hourly(2, takes(time.Minute)), other)
@@ -593,8 +594,8 @@ func TestElasticJob(t *testing.T) {
 	promise(t, "a disabled shard stays disabled under any owner, and its fires are skipped", func(t *testing.T, f *rotatest.Fleet) {
 		job := hourly(2, takes(time.Minute))
 		e := f.Start("a", job)
-		s := executor.Scope{Job: "job", Shards: []int{1}}
-		require.NoError(t, e.Disable(f.T().Context(), s))
+		s := coordinator.Scope{Job: "job", Shards: []int{1}}
+		require.NoError(t, e.Operator().Disable(f.T().Context(), s))
 		f.Settle()
 		f.Stop("a")
 		e = f.Start("a", job)
@@ -602,7 +603,7 @@ func TestElasticJob(t *testing.T) {
 		f.SleepUntil(at(3.5))
 		assert.Equal(t, []int{0, 0, 0}, shards(f.Runs("job")))
 
-		require.NoError(t, e.Enable(f.T().Context(), s))
+		require.NoError(t, e.Operator().Enable(f.T().Context(), s))
 		f.Settle()
 		f.SleepUntil(at(4.5))
 		assert.Equal(t, []int{0, 0, 0, 0, 1}, shards(f.Runs("job")))
@@ -612,14 +613,14 @@ func TestElasticJob(t *testing.T) {
 	promise(t, "a pause outlives every process and every definition", func(t *testing.T, f *rotatest.Fleet) {
 		job := hourly(2, takes(time.Minute))
 		e := f.Start("a", job)
-		require.NoError(t, e.Pause(f.T().Context(), "job"))
+		require.NoError(t, e.Operator().Pause(f.T().Context(), "job"))
 		f.Settle()
 		f.Stop("a")
 		e = f.Start("a", job)
 		f.NextFire("job")
 		assert.Empty(t, f.Runs("job"))
 
-		require.NoError(t, e.Resume(f.T().Context(), "job"))
+		require.NoError(t, e.Operator().Resume(f.T().Context(), "job"))
 		f.Settle()
 		f.Stop("a")
 		job.StartPaused = true

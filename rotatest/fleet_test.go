@@ -41,7 +41,7 @@ func TestStart(t *testing.T) {
 		Run(t, func(f *Fleet) {
 			e := f.Start("a", every(time.Hour, 1, takes(0)))
 			require.Equal(t, "a", e.Instance())
-			require.NoError(t, e.Pause(f.T().Context(), "job"))
+			require.NoError(t, e.Operator().Pause(f.T().Context(), "job"))
 			f.Settle()
 			f.NextFire("job")
 			require.Empty(t, f.Runs("job"))

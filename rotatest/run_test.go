@@ -148,7 +148,7 @@ func TestRun_AcceptsWhatIsOwedForAReason(t *testing.T) {
 		},
 		"a paused job": func(f *Fleet) {
 			e := f.Start("a", every(time.Hour, 2, takes(0)))
-			require.NoError(f.T(), e.Pause(f.T().Context(), "job"))
+			require.NoError(f.T(), e.Operator().Pause(f.T().Context(), "job"))
 			f.Sleep(3 * time.Hour)
 		},
 		"a fleet that crashed": func(f *Fleet) {

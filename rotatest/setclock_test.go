@@ -144,7 +144,7 @@ func TestSetClock_Reset(t *testing.T) {
 			time.Sleep(5*time.Minute + 30*time.Second)
 			f.SetClock("a", 0)
 			time.Sleep(time.Minute)
-			require.NoError(t, e.Reset(f.T().Context(), "job"))
+			require.NoError(t, e.Operator().Reset(f.T().Context(), "job"))
 			time.Sleep(10 * time.Second)
 			since := time.Now()
 			time.Sleep(10 * time.Minute)

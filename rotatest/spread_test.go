@@ -131,7 +131,7 @@ func TestSpread(t *testing.T) {
 				require.Equal(f.T(), want, all[0].Start)
 			}
 			require.Greater(f.T(), early, 3)
-			st, err := ex.Status(f.T().Context(), "job")
+			st, err := ex.Operator().Status(f.T().Context(), "job")
 			require.NoError(f.T(), err)
 			require.Zero(f.T(), st.Counts.Failed)
 		})
@@ -250,14 +250,14 @@ func TestSpread(t *testing.T) {
 				last = shard
 			}
 		}
-		one := executor.Scope{Job: "job", Shards: []int{last}}
-		require.NoError(f.T(), ex.Disable(f.T().Context(), one))
+		one := coordinator.Scope{Job: "job", Shards: []int{last}}
+		require.NoError(f.T(), ex.Operator().Disable(f.T().Context(), one))
 		f.Sleep(80 * time.Second)
 		for _, r := range f.Runs("job") {
 			require.NotEqual(f.T(), last, r.Shard)
 		}
 		enabled := time.Now()
-		require.NoError(f.T(), ex.Enable(f.T().Context(), one))
+		require.NoError(f.T(), ex.Operator().Enable(f.T().Context(), one))
 		f.Sleep(5 * time.Second)
 		all := spreadRuns(f, fire)[last]
 		require.Len(f.T(), all, 1)
@@ -268,7 +268,7 @@ func TestSpread(t *testing.T) {
 		ex := f.Start("a", job)
 		fire := f.NextFire("job")
 		f.Sleep(20 * time.Second)
-		require.NoError(f.T(), ex.Pause(f.T().Context(), "job"))
+		require.NoError(f.T(), ex.Operator().Pause(f.T().Context(), "job"))
 		paused := time.Now()
 		f.Sleep(50 * time.Second)
 		before := len(f.Runs("job"))
@@ -276,7 +276,7 @@ func TestSpread(t *testing.T) {
 			require.False(f.T(), r.Start.After(paused), r)
 		}
 		require.Less(f.T(), before, spreadShards)
-		require.NoError(f.T(), ex.Resume(f.T().Context(), "job"))
+		require.NoError(f.T(), ex.Operator().Resume(f.T().Context(), "job"))
 		f.Sleep(20 * time.Second)
 		spreadRuns(f, fire)
 	})
@@ -311,7 +311,7 @@ func TestSpread(t *testing.T) {
 			require.Equal(f.T(), coordinator.Waiting{Shards: later, Since: fire, Behind: "Spread of this job"}, ex.Waiting()["job"])
 			f.Sleep(17 * time.Second)
 		}
-		st, err := ex.Status(f.T().Context(), "job")
+		st, err := ex.Operator().Status(f.T().Context(), "job")
 		require.NoError(f.T(), err)
 		for _, i := range st.Members {
 			require.Empty(f.T(), i.Waiting.Shards, "they do not wait for a worker")

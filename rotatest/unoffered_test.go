@@ -25,7 +25,7 @@ func TestUnoffered(t *testing.T) {
 		require.NoError(t, a.Withdraw(f.T().Context(), "job"))
 		require.NoError(t, b.Withdraw(f.T().Context(), "job"))
 		f.Sleep(time.Minute)
-		st, err := b.Status(f.T().Context(), "job")
+		st, err := b.Operator().Status(f.T().Context(), "job")
 		require.NoError(t, err)
 		assert.Equal(t, "no live instance offers the job", st.Problem)
 		f.Sleep(away - time.Minute)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 )
 
@@ -53,10 +54,10 @@ func (f *fleet) operateOnce() error {
 	case 14:
 		f.report.Actions["job reset"]++
 		f.addNote("%s resets %s", p.clientName, spec.name)
-		f.callAsync(func(ctx context.Context) { p.executor.Reset(ctx, spec.name) })
+		f.callAsync(func(ctx context.Context) { p.executor.Operator().Reset(ctx, spec.name) })
 	case 3, 4, 5, 6, 7, 8:
 		f.addNote("%s disables %+v", p.clientName, scope)
-		f.callAsync(func(ctx context.Context) { p.executor.Disable(ctx, scope) })
+		f.callAsync(func(ctx context.Context) { p.executor.Operator().Disable(ctx, scope) })
 		f.schedule(2*pause, func() error {
 			f.addNote("%+v are enabled", scope)
 			f.callAsync(func(ctx context.Context) { f.operator.Enable(ctx, scope) })
@@ -77,9 +78,9 @@ func (f *fleet) operateOnce() error {
 
 // pauseOrStop pauses a job, or stops only its schedule.
 func (f *fleet) pauseOrStop(machine string, ex *executor.Executor, job string, all bool) {
-	what, call := "schedule stopped", ex.StopSchedule
+	what, call := "schedule stopped", ex.Operator().StopSchedule
 	if all {
-		what, call = "job paused", ex.Pause
+		what, call = "job paused", ex.Operator().Pause
 	}
 	f.report.Actions[what]++
 	f.addNote("%s: %s by %s", job, what, machine)
@@ -113,9 +114,9 @@ func (f *fleet) revise(spec *jobSpec, shards int, every time.Duration) {
 
 // drawScope draws what to disable: mostly shards, otherwise the instance of a slot or its host, for one job or
 // for all.
-func (f *fleet) drawScope(s *slot, spec *jobSpec) executor.Scope {
+func (f *fleet) drawScope(s *slot, spec *jobSpec) coordinator.Scope {
 	what, all, shard, run := f.rng.IntN(4), f.rng.IntN(2) == 0, f.rng.IntN(spec.shards), 1+f.rng.IntN(2)
-	scope := executor.Scope{Job: spec.name}
+	scope := coordinator.Scope{Job: spec.name}
 	if what < 2 || s.process == nil {
 		for n := shard; n < min(shard+run, spec.shards); n++ {
 			scope.Shards = append(scope.Shards, n)
@@ -139,7 +140,7 @@ func (f *fleet) disableLast() {
 		return
 	}
 	s, spec := f.slots[f.rng.IntN(len(f.slots))], f.specs[f.rng.IntN(len(f.specs))]
-	scopes := []executor.Scope{
+	scopes := []coordinator.Scope{
 		{Job: spec.name, Shards: []int{f.rng.IntN(spec.shards)}},
 		{Hosts: []string{hostOf(s.number)}},
 		{Job: spec.name, Instances: []string{s.process.instance}},
@@ -157,7 +158,7 @@ func (f *fleet) resume(job string) {
 	for _, s := range f.slots {
 		if p := s.process; p != nil {
 			f.addNote("%s resumes %s", p.clientName, job)
-			f.callAsync(func(ctx context.Context) { p.executor.Resume(ctx, job) })
+			f.callAsync(func(ctx context.Context) { p.executor.Operator().Resume(ctx, job) })
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/schedule"
 )
@@ -216,9 +217,9 @@ func TestScenarios(t *testing.T) {
 			s.start("a", job)
 			s.start("b", job)
 			s.advance(12 * time.Second)
-			s.operate("b", "pause", func(ctx context.Context, ex *executor.Executor) error { return ex.Pause(ctx, job.Name) })
+			s.operate("b", "pause", func(ctx context.Context, ex *executor.Executor) error { return ex.Operator().Pause(ctx, job.Name) })
 			s.advance(32 * time.Second)
-			s.operate("b", "resume", func(ctx context.Context, ex *executor.Executor) error { return ex.Resume(ctx, job.Name) })
+			s.operate("b", "resume", func(ctx context.Context, ex *executor.Executor) error { return ex.Operator().Resume(ctx, job.Name) })
 			s.advance(55 * time.Second)
 		})
 	})
@@ -228,10 +229,10 @@ func TestScenarios(t *testing.T) {
 			s.start("a", job)
 			s.start("b", job)
 			s.advance(12 * time.Second)
-			one := executor.Scope{Job: job.Name, Shards: []int{1}}
-			s.operate("b", "disable shard 1", func(ctx context.Context, ex *executor.Executor) error { return ex.Disable(ctx, one) })
+			one := coordinator.Scope{Job: job.Name, Shards: []int{1}}
+			s.operate("b", "disable shard 1", func(ctx context.Context, ex *executor.Executor) error { return ex.Operator().Disable(ctx, one) })
 			s.advance(32 * time.Second)
-			s.operate("b", "enable shard 1", func(ctx context.Context, ex *executor.Executor) error { return ex.Enable(ctx, one) })
+			s.operate("b", "enable shard 1", func(ctx context.Context, ex *executor.Executor) error { return ex.Operator().Enable(ctx, one) })
 			s.advance(45 * time.Second)
 		})
 	})
@@ -241,10 +242,10 @@ func TestScenarios(t *testing.T) {
 			s.start("a", job)
 			s.start("b", job)
 			s.advance(12 * time.Second)
-			host := executor.Scope{Hosts: []string{"host-b"}}
-			s.operate("a", "disable host host-b", func(ctx context.Context, ex *executor.Executor) error { return ex.Disable(ctx, host) })
+			host := coordinator.Scope{Hosts: []string{"host-b"}}
+			s.operate("a", "disable host host-b", func(ctx context.Context, ex *executor.Executor) error { return ex.Operator().Disable(ctx, host) })
 			s.advance(28 * time.Second)
-			s.operate("a", "enable host host-b", func(ctx context.Context, ex *executor.Executor) error { return ex.Enable(ctx, host) })
+			s.operate("a", "enable host host-b", func(ctx context.Context, ex *executor.Executor) error { return ex.Operator().Enable(ctx, host) })
 			s.advance(35 * time.Second)
 		})
 	})
@@ -284,7 +285,7 @@ func TestScenarios(t *testing.T) {
 			s.advance(35 * time.Second)
 			s.setClock("a", 0)
 			s.advance(45 * time.Second)
-			s.operate("b", "reset", func(ctx context.Context, ex *executor.Executor) error { return ex.Reset(ctx, job.Name) })
+			s.operate("b", "reset", func(ctx context.Context, ex *executor.Executor) error { return ex.Operator().Reset(ctx, job.Name) })
 			s.advance(75 * time.Second)
 		})
 	})

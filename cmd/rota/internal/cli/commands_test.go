@@ -395,7 +395,7 @@ func TestWatch(t *testing.T) {
 		ended := make(chan result)
 		go func() { ended <- f.runContext(ctx, "jobs settle -w -o jsonl", "") }()
 		time.Sleep(10 * time.Second)
-		require.NoError(t, e.Pause(t.Context(), "settle"))
+		require.NoError(t, e.Operator().Pause(t.Context(), "settle"))
 		time.Sleep(10 * time.Second)
 		cancel()
 		r := <-ended
@@ -422,7 +422,7 @@ func TestOutage(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		outage := in.Add(faults.Rule{Fault: faults.LoseRequest, Ops: faults.Get})
 		time.Sleep(10 * time.Second)
-		require.NoError(t, f.members[0].Resume(t.Context(), "rebuild"))
+		require.NoError(t, f.members[0].Operator().Resume(t.Context(), "rebuild"))
 		time.Sleep(10 * time.Second)
 		outage.End()
 		r := <-waited
@@ -489,7 +489,7 @@ func TestRun_Interrupted(t *testing.T) {
 		f.start("web-1", nil, executor.Job{
 			Name: "j", Schedule: schedule.Every(time.Minute), Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil }),
 		})
-		require.NoError(t, f.members[0].Pause(t.Context(), "j"))
+		require.NoError(t, f.members[0].Operator().Pause(t.Context(), "j"))
 		time.Sleep(time.Second) // for the leader
 		ctx, interrupt := context.WithCancel(t.Context())
 		time.AfterFunc(100*time.Millisecond, interrupt)

@@ -231,7 +231,7 @@ func sleepForAnHour(context.Context, *executor.Run) error {
 func ownerOf(t *testing.T, n *night, job string, shard int) string {
 	t.Helper()
 	for name, p := range n.processes {
-		st, err := p.ex.Status(t.Context(), job)
+		st, err := p.ex.Operator().Status(t.Context(), job)
 		require.NoError(t, err)
 		for _, m := range st.Members {
 			if slices.Contains(m.Shards, shard) {
@@ -313,7 +313,7 @@ func playStops(t *testing.T, n *night) {
 	n.startThree()
 	count := func(stop, start string, ran, skipped uint64) {
 		counts := func() coordinator.Counts {
-			st, err := n.processes["web-2"].ex.Status(t.Context(), "tenants")
+			st, err := n.processes["web-2"].ex.Operator().Status(t.Context(), "tenants")
 			require.NoError(t, err)
 			return st.Counts
 		}
