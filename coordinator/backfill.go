@@ -56,8 +56,8 @@ func (o *Operator) listFires(ctx context.Context, job string, from, to time.Time
 			return fires, nil
 		}
 		if len(fires) == most {
-			return nil, fmt.Errorf("%w: the window has more than %d; its first %d end before %v, where the next window can begin",
-				ErrTooManyFires, most, most, next.UTC().Format(time.RFC3339Nano))
+			return nil, invalidArgument(fmt.Errorf("%w: the window has more than %d; its first %d end before %v, where the next window can begin",
+				ErrTooManyFires, most, most, next.UTC().Format(time.RFC3339Nano)))
 		}
 		fires = append(fires, next.UTC())
 		at = next

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
 	"github.com/rota-dev/rota/internal/record"
@@ -79,7 +80,7 @@ func read(ctx context.Context, s *settings.Settings, withCheckpoints bool) (*Fil
 	}
 	keys, err := record.NewKeys(s.Namespace, s.Group)
 	if err != nil {
-		return nil, err
+		return nil, &exit.Error{Code: exit.Usage, Err: err}
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()

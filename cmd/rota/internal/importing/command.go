@@ -73,7 +73,7 @@ func importCrontab(cmd *cobra.Command, file string, o crontabOptions) error {
 		text, err = os.ReadFile(file)
 	}
 	if err != nil {
-		return fmt.Errorf("read the crontab: %w", err)
+		return exit.Usagef("read the crontab: %w", err)
 	}
 	d, err := convertCrontab(string(text), o)
 	if err != nil {

@@ -133,11 +133,11 @@ func (c *commands) shards() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var chosen shardset.Set
 			for _, text := range args[1:] {
-				set, err := shardset.Parse(text)
+				shards, err := settings.ParseShards(text)
 				if err != nil {
-					return exit.Usagef("shard is %q, not a number or a range as 7-9", text)
+					return exit.Usagef("shard is %q: %w", text, err)
 				}
-				chosen = chosen.Union(set)
+				chosen = chosen.Union(shardset.Of(shards...))
 			}
 			return c.show(cmd, func(ctx context.Context, op *coordinator.Operator, _ group) (screen.View, error) {
 				st, err := op.Status(ctx, args[0])

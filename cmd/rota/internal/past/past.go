@@ -24,7 +24,6 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/shell"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
 	"github.com/rota-dev/rota/history"
-	"github.com/rota-dev/rota/internal/shardset"
 )
 
 // Commands returns the commands.
@@ -249,11 +248,12 @@ session; repeated are attempts after the first, which are retries, or made again
 
 // runsOptions are the flags of runs.
 type runsOptions struct {
-	fire, shards, since string
-	trigger             uint64
-	failed, slowest     bool
-	tail                bool
-	limit               int
+	fire, since     string
+	shards          settings.Shards
+	trigger         uint64
+	failed, slowest bool
+	tail            bool
+	limit           int
 }
 
 func (c *commands) runs() *cobra.Command {
@@ -285,9 +285,10 @@ slowest of each fire. Of a failed run it has the last 4 KiB of the output, which
 	}
 	c.AddFileFlag(cmd)
 	f := cmd.Flags()
+	f.SetNormalizeFunc(settings.RenameFlag("shards", "shard"))
 	f.StringVar(&o.fire, "fire", "", "the instant of a fire: RFC 3339, or a time of day in UTC, as 14:00 (with --time local, in the local zone)")
 	f.Uint64Var(&o.trigger, "trigger", 0, "with --fire: only the runs of the trigger of that number")
-	f.StringVar(&o.shards, "shard", "", "only these shards, such as 3,7-9")
+	f.Var(&o.shards, "shard", "only these shards, such as 3,7-9")
 	f.StringVar(&o.since, "since", "1d", "with --failed and --slowest: how far back, such as 90m or 7d")
 	f.BoolVar(&o.failed, "failed", false, "runs that did not succeed, the latest first")
 	f.BoolVar(&o.slowest, "slowest", false, "the longest runs")
@@ -302,10 +303,6 @@ func (o *runsOptions) query(job string, fire time.Time) (func(context.Context, h
 	age, err := parseAge(o.since)
 	if err != nil {
 		return nil, err
-	}
-	shards, err := shardset.Parse(o.shards)
-	if o.shards != "" && err != nil {
-		return nil, fmt.Errorf("--shard: %w", err)
 	}
 	return func(ctx context.Context, r history.Reader) (screen.View, error) {
 		now := time.Now()
@@ -328,8 +325,8 @@ func (o *runsOptions) query(job string, fire time.Time) (func(context.Context, h
 		default:
 			runs, err = r.Last(ctx, job)
 		}
-		if o.shards != "" {
-			runs = slices.DeleteFunc(runs, func(r history.Run) bool { return !shards.Has(r.Shard) })
+		if o.shards != nil {
+			runs = slices.DeleteFunc(runs, func(r history.Run) bool { return !slices.Contains(o.shards, r.Shard) })
 		}
 		v := view.HistoryRunsOf(job, runs, skips, now)
 		v.Tail = o.tail

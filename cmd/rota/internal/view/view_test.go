@@ -196,7 +196,7 @@ func TestCheckOf(t *testing.T) {
 		{coordinator.GroupStatus{Namespace: "biling"}, CheckUnknown, `ROTA UNKNOWN - group "default" of namespace "biling" has no records: check -n, -g and the address of the registry | jobs=0 instances=0`},
 		{coordinator.GroupStatus{Leader: leader, Instances: live}, CheckUnknown, "ROTA UNKNOWN - the group has no job |"},
 		{coordinator.GroupStatus{Jobs: []coordinator.JobSummary{{Shards: 1}}}, CheckCritical, "ROTA CRITICAL - no leader"},
-		{coordinator.GroupStatus{Leader: leader, Jobs: []coordinator.JobSummary{{Shards: 1, Paused: true}}}, CheckOK, "ROTA OK - 1 job of default"},
+		{coordinator.GroupStatus{Namespace: "billing", Leader: leader, Jobs: []coordinator.JobSummary{{Shards: 1, Paused: true}}}, CheckOK, "ROTA OK - 1 job of billing/default"},
 		{coordinator.GroupStatus{Leader: leader, Jobs: []coordinator.JobSummary{{Job: "j", Shards: 1, Failing: []int{0}}}}, CheckWarning, "ROTA WARNING - j: failing: shard 0"},
 		{
 			coordinator.GroupStatus{Leader: leader, Jobs: []coordinator.JobSummary{{Job: "a|b", Shards: 1, Overdue: now.Add(-6 * time.Minute)}}},
@@ -214,7 +214,7 @@ func TestCheckOf(t *testing.T) {
 
 func TestCheckOf_FindsFewerJobsOrInstancesThanExpected(t *testing.T) {
 	st := coordinator.GroupStatus{
-		Group: "default", Leader: coordinator.LeaderStatus{Instance: "a"}, Jobs: []coordinator.JobSummary{{Job: "j", Shards: 1}},
+		Namespace: "billing", Group: "default", Leader: coordinator.LeaderStatus{Instance: "a"}, Jobs: []coordinator.JobSummary{{Job: "j", Shards: 1}},
 		Instances: []coordinator.InstanceStatus{{Instance: "a", Alive: true}, {Instance: "b"}},
 	}
 	for _, c := range []struct {
@@ -222,18 +222,18 @@ func TestCheckOf_FindsFewerJobsOrInstancesThanExpected(t *testing.T) {
 		code   int
 		want   string
 	}{
-		{CheckLimits{MinJobs: 1, MinInstances: 1}, CheckOK, "1 job of default | jobs=1 instances=1"},
+		{CheckLimits{MinJobs: 1, MinInstances: 1}, CheckOK, "1 job of billing/default | jobs=1 instances=1"},
 		{CheckLimits{MinJobs: 2}, CheckCritical, "1 job, at least 2 expected"},
 		{CheckLimits{MinInstances: 2}, CheckCritical, "1 live instance, at least 2 expected"},
 		{CheckLimits{MinJobs: 1, Jobs: JobsFilter{Glob: "setle"}}, CheckUnknown, `the group has no job "setle"`},
-		{CheckLimits{Jobs: JobsFilter{Glob: "setle"}}, CheckOK, "0 jobs of default"},
+		{CheckLimits{Jobs: JobsFilter{Glob: "setle"}}, CheckOK, "0 jobs of billing/default"},
 	} {
 		c.limits.MaxLate = time.Minute
 		v := CheckOf(st, c.limits)
 		assert.Equal(t, c.code, v.Code, c.want)
 		assert.Contains(t, v.Nagios(), c.want)
 	}
-	assert.Contains(t, CheckOf(st, CheckLimits{MinJobs: 2}).Prometheus(), "rota_check_up{rota_namespace=\"\",rota_group=\"default\"} 1")
+	assert.Contains(t, CheckOf(st, CheckLimits{MinJobs: 2}).Prometheus(), "rota_check_up{rota_namespace=\"billing\",rota_group=\"default\"} 1")
 }
 
 // A problem of a plan is that of the leader that wrote it.

@@ -135,7 +135,7 @@ func readOutcomes(ctx context.Context, cmd *cobra.Command, source *past.Source, 
 }
 
 func (c *commands) moves() *cobra.Command {
-	var without []string
+	var without settings.Names
 	var with int
 	var labels map[string]string
 	cmd := &cobra.Command{
@@ -164,7 +164,7 @@ nothing. Without flags, it shows the moves that are about to happen.`,
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),
 	}
-	cmd.Flags().StringSliceVar(&without, "without", nil, "instances that are left out")
+	cmd.Flags().Var(&without, "without", "instances that are left out")
 	cmd.Flags().IntVar(&with, "with", 0, "how many instances are added")
 	cmd.Flags().StringToStringVar(&labels, "label", nil, "labels of the added instances, as zone=a")
 	_ = cmd.RegisterFlagCompletionFunc("without", complete.Instances(c.s))
