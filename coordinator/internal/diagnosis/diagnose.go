@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/planning"
+	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
@@ -327,7 +328,7 @@ func (d *diagnosis) checkMembers() {
 		}
 		for _, job := range slices.Sorted(maps.Keys(m.Waiting)) {
 			w := m.Waiting[job]
-			d.add(Finding{Warning, Stuck, job, key, fmt.Sprintf("%d runs on %s wait for a worker since %v, behind %s", w.Shards.Len()+w.More, m.Name, w.Since, w.Behind), "see docs/sizing.md"})
+			d.add(Finding{Warning, Stuck, job, key, fmt.Sprintf("%s on %s waiting for a worker since %v, behind %s", count.Of(w.Shards.Len()+w.More, "run"), m.Name, w.Since, w.Behind), "see docs/sizing.md"})
 		}
 	}
 }

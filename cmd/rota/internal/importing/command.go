@@ -13,6 +13,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
+	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/schedule"
 )
 
@@ -87,7 +88,7 @@ func writeOutput(cmd *cobra.Command, d *document, text string) error {
 	if _, err := io.WriteString(cmd.OutOrStdout(), text); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(cmd.ErrOrStderr(), "imported %d jobs; %d notes are in the output\n", len(d.jobs), d.countNotes())
+	_, err := fmt.Fprintf(cmd.ErrOrStderr(), "imported %s, with %s in the output\n", count.Of(len(d.jobs), "job"), count.Of(d.countNotes(), "note"))
 	return err
 }
 

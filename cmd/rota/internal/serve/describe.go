@@ -11,6 +11,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/historyurl"
 	"github.com/rota-dev/rota/cmd/rota/internal/jobsfile"
+	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/schedule"
 )
 
@@ -37,15 +38,11 @@ func describe(path string, f *jobsfile.File, fires int, now time.Time) (string, 
 			rows = append(rows, row)
 		}
 	}
-	what := "jobs"
-	if len(f.Jobs) == 1 {
-		what = "job"
-	}
 	stores := "registry " + cmp.Or(f.Registry.URL, "memory")
 	if f.History.URL != "" {
 		stores += ", history " + historyurl.Redact(f.History.URL)
 	}
-	title := fmt.Sprintf("%s is valid: %d %s, revision %d, namespace %s, group %s, %s, digest %s\n\n", path, len(f.Jobs), what,
+	title := fmt.Sprintf("%s is valid: %s, revision %d, namespace %s, group %s, %s, digest %s\n\n", path, count.Of(len(f.Jobs), "job"),
 		f.Revision, cmp.Or(f.Namespace, "default"), cmp.Or(f.Group, "default"), stores, f.Digest())
 	return title + alignColumns(rows), nil
 }
