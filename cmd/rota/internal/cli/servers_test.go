@@ -44,7 +44,9 @@ func TestCommands_OnServers(t *testing.T) {
 				assert.Equal(t, exit.OK, command(t.Context(), line, &out, &errs), errs.String())
 				assert.Contains(t, out.String(), want, line)
 			}
-			expect("jobs", `Namespace "billing" has no live instances`)
+			var absent, none bytes.Buffer
+			assert.Equal(t, exit.Usage, command(t.Context(), "jobs", &absent, &none))
+			assert.Contains(t, absent.String(), "There is no fleet: ")
 			expect("check --min-jobs 0 --min-instances 0", "ROTA OK - 0 jobs of billing/default")
 			reg, err := registryurl.Open(t.Context(), url, slog.New(slog.DiscardHandler))
 			require.NoError(t, err)

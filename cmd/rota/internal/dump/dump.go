@@ -58,6 +58,9 @@ store's own means for that.`,
 			if err != nil {
 				return s.ExplainFailure(err)
 			}
+			if len(f.Records) == 0 {
+				return exit.Usagef("%s has no records of %s/%s: check -n, -g and the address of the registry", s.Registry, s.Namespace, s.Group)
+			}
 			if !withParams {
 				f.maskParams()
 			}

@@ -28,11 +28,14 @@ import (
 
 // Commands returns the commands.
 func Commands(s *settings.Settings) []*cobra.Command {
-	c := &commands{Source{s: s}}
+	c := &commands{Source: Source{s: s}}
 	return []*cobra.Command{c.fires(), c.runs()}
 }
 
-type commands struct{ Source }
+type commands struct {
+	Source
+	unknown bool // the history has nothing of the job
+}
 
 // Source finds the database of the history of a group.
 type Source struct {
@@ -204,7 +207,10 @@ func (c *commands) show(cmd *cobra.Command, read func(context.Context, history.R
 	}); err != nil {
 		return err
 	}
-	return screen.Print(cmd.OutOrStdout(), v, c.s.Output, screen.TimesOf(c.s))
+	if err := screen.Print(cmd.OutOrStdout(), v, c.s.Output, screen.TimesOf(c.s)); err != nil || !c.unknown {
+		return err
+	}
+	return &exit.Error{Code: exit.NoJob}
 }
 
 func (c *commands) fires() *cobra.Command {
@@ -225,16 +231,25 @@ session; repeated are attempts after the first, which are retries, or made again
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			age, err := parseAge(since)
+			if err == nil {
+				err = checkLimit(limit)
+			}
 			if err != nil {
 				return &exit.Error{Code: exit.Usage, Err: err}
 			}
 			return c.show(cmd, func(ctx context.Context, r history.Reader) (screen.View, error) {
 				now := time.Now()
 				fires, err := r.Fires(ctx, history.FiresQuery{Job: args[0], Since: now.Add(-age), Limit: limit})
+				note := ""
+				if err == nil && len(fires) == 0 {
+					note, err = c.describeUnknown(ctx, cmd, r, args[0])
+				}
 				if failed {
 					fires = slices.DeleteFunc(fires, func(f history.Fire) bool { return f.Failed+f.Crashed+f.Unfinished == 0 })
 				}
-				return view.FiresOf(args[0], fires, now), err
+				v := view.FiresOf(args[0], fires, now)
+				v.Note = note
+				return v, err
 			})
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),
@@ -275,7 +290,7 @@ slowest of each fire. Of a failed run it has the last 4 KiB of the output, which
 			if err != nil {
 				return err
 			}
-			read, err := o.query(args[0], fire)
+			read, err := c.query(cmd, &o, args[0], fire)
 			if err != nil {
 				return &exit.Error{Code: exit.Usage, Err: err}
 			}
@@ -299,8 +314,11 @@ slowest of each fire. Of a failed run it has the last 4 KiB of the output, which
 }
 
 // query returns a function that reads the selected runs.
-func (o *runsOptions) query(job string, fire time.Time) (func(context.Context, history.Reader) (screen.View, error), error) {
+func (c *commands) query(cmd *cobra.Command, o *runsOptions, job string, fire time.Time) (func(context.Context, history.Reader) (screen.View, error), error) {
 	age, err := parseAge(o.since)
+	if err == nil {
+		err = checkLimit(o.limit)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -328,10 +346,38 @@ func (o *runsOptions) query(job string, fire time.Time) (func(context.Context, h
 		if o.shards != nil {
 			runs = slices.DeleteFunc(runs, func(r history.Run) bool { return !slices.Contains(o.shards, r.Shard) })
 		}
+		note := ""
+		if err == nil && len(runs)+len(skips) == 0 {
+			note, err = c.describeUnknown(ctx, cmd, r, job)
+		}
 		v := view.HistoryRunsOf(job, runs, skips, now)
+		v.Note = note
 		v.Tail = o.tail
 		return v, err
 	}, nil
+}
+
+// describeUnknown returns a note if the history has nothing of a job, "" if it has something.
+func (c *commands) describeUnknown(ctx context.Context, cmd *cobra.Command, r history.Reader, job string) (string, error) {
+	fires, err := r.Fires(ctx, history.FiresQuery{Job: job, Limit: 1})
+	if err != nil || len(fires) > 0 {
+		return "", err
+	}
+	runs, err := r.Last(ctx, job)
+	if err != nil || len(runs) > 0 {
+		return "", err
+	}
+	c.unknown = true
+	src, err := c.find(cmd)
+	return fmt.Sprintf("The history %s has nothing of job %q in %s/%s: check the name, -n and -g.", historyurl.Redact(src.url), job, src.namespace, src.group), err
+}
+
+// checkLimit returns an error for a number of rows that is none.
+func checkLimit(limit int) error {
+	if limit < 1 {
+		return fmt.Errorf("--limit is %d, below 1", limit)
+	}
+	return nil
 }
 
 // parseAge parses a duration that may also be in days, as 7d.

@@ -165,9 +165,7 @@ func (v Jobs) Screen(t Times) Screen {
 	if len(v.Jobs) == 0 {
 		s = Screen{{Lines: []string{"no jobs"}}}
 	}
-	if v.Note != "" {
-		s = append(s, Section{Lines: []string{v.Note}})
-	}
+	s = append(s, noteSection(v.Note))
 	return append(s, alertSection(v.Alerts), unreadableSection(v.Unreadable))
 }
 
