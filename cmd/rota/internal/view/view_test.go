@@ -72,13 +72,13 @@ func TestStates(t *testing.T) {
 		{coordinator.JobSummary{Shards: 4, Unowned: 1, Problem: "p"}, Unowned, "no owner"},
 		{coordinator.JobSummary{Shards: 4, Problem: "p", Failing: []int{1}}, Problem, "p"},
 		{coordinator.JobSummary{Shards: 4, Failing: []int{1, 2}}, Failing, "failing: shards 1-2"},
-		{coordinator.JobSummary{Shards: 4, Paused: true}, Paused, "paused"},
+		{coordinator.JobSummary{Shards: 4, Paused: true}, Paused, "paused, not planned"},
 		{coordinator.JobSummary{Shards: 4, Overdue: late, Expired: 2, ExpiredOwners: []string{"a", "b"}}, Late, "LATE: 2 owners expired"},
 		{coordinator.JobSummary{Shards: 4, Expired: 2, ExpiredOwners: []string{"a"}}, Expired, "a expired"},
 		{coordinator.JobSummary{Shards: 4, Expired: 2, ExpiredOwners: []string{"a"}, Failing: []int{1}}, Failing, "failing: shard 1"},
 		{coordinator.JobSummary{Shards: 4, ScheduleStopped: true}, Stopped, "by trigger only"},
 		{coordinator.JobSummary{}, New, "not planned"},
-		{coordinator.JobSummary{Paused: true}, Paused, "paused"},
+		{coordinator.JobSummary{Paused: true}, Paused, "paused, not planned"},
 	} {
 		states := statesOf(&c.job, now, LateAfter)
 		assert.Equal(t, []string{c.first, c.text}, []string{states[0], describeState(&c.job, states)})
@@ -176,6 +176,27 @@ func TestShards(t *testing.T) {
 	assert.Len(t, ShardsOf(st, "a", time.Time{}).Shards, 3)
 	st.Paused = true
 	assert.Equal(t, "paused", ShardsOf(st, "c", time.Time{}).Shards[0].State)
+}
+
+// Who paused a job follows the state, before what else there is to know.
+func TestJobs_DescribesSeveralStatesAtOnce(t *testing.T) {
+	by := coordinator.Act{At: time.Unix(1, 0), By: "kim"}
+	const problem = "no live instance that offers the job has the labels gpu=yes"
+	for want, j := range map[string]coordinator.JobSummary{
+		"paused by kim, 2 disabled, differs on web-3":         {Shards: 4, Paused: true, HeldBy: by, Disabled: 2, Differs: []string{"web-3"}},
+		"paused with the group, 1 disabled":                   {Shards: 4, Paused: true, GroupPaused: true, HeldBy: by, Disabled: 1},
+		"paused, 1 disabled":                                  {Shards: 4, Paused: true, Disabled: 1},
+		"retiring by kim, 1 disabled, differs on 2 instances": {Shards: 4, RetiredBy: by, Disabled: 1, Differs: []string{"a", "b"}},
+		"paused by kim, not planned":                          {Paused: true, HeldBy: by},
+		"not planned":                                         {},
+		"ok, 1 disabled":                                      {Shards: 4, Disabled: 1},
+		"failing: shard 2, paused":                            {Shards: 4, Failing: []int{2}, Paused: true, HeldBy: by, Disabled: 1},
+		"paused, " + problem:                                  {Shards: 4, Problem: problem, Paused: true, HeldBy: by},
+		"web-1 expired":                                       {Shards: 4, Expired: 1, ExpiredOwners: []string{"web-1"}, Disabled: 1},
+	} {
+		v := jobOf(&j, time.Now(), LateAfter)
+		assert.Equal(t, want, v.describe())
+	}
 }
 
 func TestJobsFilter_Check(t *testing.T) {
