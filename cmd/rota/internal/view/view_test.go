@@ -72,7 +72,7 @@ func TestStates(t *testing.T) {
 		{coordinator.JobSummary{Shards: 4, Unowned: 1, Problem: "p"}, Unowned, "no owner"},
 		{coordinator.JobSummary{Shards: 4, Problem: "p", Failing: []int{1}}, Problem, "p"},
 		{coordinator.JobSummary{Shards: 4, Failing: []int{1, 2}}, Failing, "failing: shards 1-2"},
-		{coordinator.JobSummary{Shards: 4, Paused: true}, Paused, "paused, not planned"},
+		{coordinator.JobSummary{Shards: 4, Paused: true}, Paused, "paused"},
 		{coordinator.JobSummary{Shards: 4, Overdue: late, Expired: 2, ExpiredOwners: []string{"a", "b"}}, Late, "LATE: 2 owners expired"},
 		{coordinator.JobSummary{Shards: 4, Expired: 2, ExpiredOwners: []string{"a"}}, Expired, "a expired"},
 		{coordinator.JobSummary{Shards: 4, Expired: 2, ExpiredOwners: []string{"a"}, Failing: []int{1}}, Failing, "failing: shard 1"},
