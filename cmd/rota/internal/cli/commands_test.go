@@ -153,6 +153,10 @@ func TestExitCodes(t *testing.T) {
 			"override settle shards=many":               {exit.Usage, "not a number"},
 			"override settle --clear shards=3":          {exit.Usage, "--clear takes the names"},
 			"override settle --file /nosuch":            {exit.Usage, "no such file"},
+			"override settle max_attempts=0":            {exit.Usage, "max_attempts is 0, below 1; an empty value, max_attempts=, is the default: 3"},
+			"override settle timeout=0s":                {exit.Usage, "timeout is 0s, below 1ms; an empty value, timeout=, is the default: none"},
+			"override settle timeout=0 --dry-run":       {exit.Usage, "timeout is 0, below 1ms"},
+			"override settle catchup_window=0m":         {exit.Usage, "catchup_window is 0m, below 1ms"},
 			"override settle handler=x":                 {exit.Usage, `there is no field "handler"; there are schedule, shards, param, `},
 			"override settle misfire=x":                 {exit.Usage, `there is no field "misfire"; is it on_misfire?`},
 			"override settle every=5s":                  {exit.Usage, `there is no field "every"; write schedule='every 5s'`},
@@ -317,9 +321,18 @@ func TestOverride_ReadsAFile(t *testing.T) {
 		r = f.runContext(t.Context(), "override settle --file -", "shards: many\n")
 		assert.Equal(t, exit.Usage, r.code)
 		assert.Contains(t, r.err, "shards: the value has another type")
+		r = f.runContext(t.Context(), "override settle --file -", "timeout: 0s\n")
+		assert.Equal(t, exit.Usage, r.code)
+		assert.Contains(t, r.err, "timeout is 0s, below 1ms")
 		r = f.runContext(t.Context(), "override settle --file -", "param: [s3cret]\n")
 		assert.Equal(t, exit.Usage, r.code)
 		assert.NotContains(t, r.err, "s3cret", "parameters may be secret")
+		for _, field := range []string{"description", "strategy", "timeout", "on_crash", "on_misfire", "max_attempts", "on_overlap", "catchup_window", "retry", "retry.max", "tracking", "run_on"} {
+			r = f.run("override tenants " + field + "=")
+			assert.Equal(t, exit.OK, r.code, "%s: %s", field, r.err)
+			require.Equal(t, exit.OK, f.run("override tenants --clear").code)
+		}
+		assert.Equal(t, exit.Usage, f.run("override tenants shards=").code, "it has no default")
 		r = f.run("override tenants param=")
 		require.Equal(t, exit.OK, r.code, r.err)
 		assert.Contains(t, f.run("job tenants -o wide").out, "param=(set)", "an empty parameter is one")
