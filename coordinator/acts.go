@@ -63,7 +63,7 @@ func (o *Operator) Acts(ctx context.Context, job string) ([]Act, error) {
 // Leaders of a version without PauseUntil do not end the pause.
 func (o *Operator) PauseUntil(ctx context.Context, job string, t time.Time) error {
 	if !t.After(time.Now()) {
-		return fmt.Errorf("pause %q: the end %v is not in the future", job, t.Format(time.RFC3339))
+		return fmt.Errorf("pause %q: %w", job, invalidArgument(fmt.Errorf("the end %v is not in the future", t.Format(time.RFC3339))))
 	}
 	return o.hold(ctx, "pause", job, true, false, t)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/internal/record"
 )
 
@@ -56,8 +57,8 @@ func (o *Operator) listFires(ctx context.Context, job string, from, to time.Time
 			return fires, nil
 		}
 		if len(fires) == most {
-			return nil, fmt.Errorf("%w: the window has more than %d; its first %d end before %v, where the next window can begin",
-				ErrTooManyFires, most, most, next.UTC().Format(time.RFC3339Nano))
+			return nil, invalidArgument(fmt.Errorf("%w: the window has more than %d; its first %d end before %v, where the next window can begin",
+				ErrTooManyFires, most, most, next.UTC().Format(time.RFC3339Nano)))
 		}
 		fires = append(fires, next.UTC())
 		at = next
@@ -105,8 +106,8 @@ func (o *Operator) backfill(ctx context.Context, job string, from, to time.Time,
 			b.Fires = append(b.Fires, record.InstantOf(f))
 		}
 		c.Backfills = append(c.Backfills, b)
-		return fmt.Sprintf("backfill %d: %d fires from %v to before %v, %d at a time",
-			b.Number, len(fires), from.UTC().Format(time.RFC3339), to.UTC().Format(time.RFC3339), parallel), nil
+		return fmt.Sprintf("backfill %d: %s from %v to before %v, %d at a time",
+			b.Number, count.Of(len(fires), "fire"), from.UTC().Format(time.RFC3339), to.UTC().Format(time.RFC3339), parallel), nil
 	})
 	return fires, err
 }
@@ -116,7 +117,7 @@ func (o *Operator) backfill(ctx context.Context, job string, from, to time.Time,
 func (o *Operator) StopBackfills(ctx context.Context, job string) (dropped int, err error) {
 	err = o.changeControl(ctx, job, func(c *record.Control, _ record.Job) (string, error) {
 		dropped, c.Backfills = c.WaitingFires(), nil
-		return fmt.Sprintf("stop backfills: %d fires", dropped), nil
+		return "stop backfills: " + count.Of(dropped, "fire"), nil
 	})
 	if err != nil {
 		return 0, fmt.Errorf("stop backfills of %q: %w", job, err)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -92,8 +93,11 @@ func (o *Operator) awaitNoShards(ctx context.Context, instance string) error {
 	if len(owned) == 0 {
 		return err
 	}
-	first := slices.Sorted(maps.Keys(owned))[0]
-	return fmt.Errorf("%w: %s, and of %d more jobs", err, owned[first], len(owned)-1)
+	text := owned[slices.Sorted(maps.Keys(owned))[0]]
+	if more := len(owned) - 1; more > 0 {
+		text += ", and of " + count.Of(more, "more job")
+	}
+	return fmt.Errorf("%w: %s", err, text)
 }
 
 // ownsByPlan returns which shards an instance owns by a plan, or why that is unknown; "" if it owns none.

@@ -64,9 +64,17 @@ func TestOperator_Drain(t *testing.T) {
 		defer cancel()
 		err := o.Drain(ctx, "a")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.ErrorContains(t, err, `drain "a": context deadline exceeded: it owns shards 0-1 of "job", and of 1 more jobs`)
+		assert.ErrorContains(t, err, `drain "a": context deadline exceeded: it owns shards 0-1 of "job", and of 1 more job`)
 		time.Sleep(30 * time.Second)
 		assert.Empty(t, g.ReadOwners("job"))
+	})
+	membertest.RunBubble(t, "names no further jobs if there are none", func(t *testing.T, g *membertest.Group) {
+		g.StartWorking("a", membertest.WorkFor(30*time.Second), coordtest.Def("job", 0, 2, ""))
+		o, _ := g.NewOperator()
+		membertest.SleepToMinute(1)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		assert.EqualError(t, o.Drain(ctx, "a"), `drain "a": context deadline exceeded: it owns shards 0-1 of "job"`)
 	})
 	membertest.RunBubble(t, "of an instance that is not there returns, and keeps it from owning shards later", func(t *testing.T, g *membertest.Group) {
 		o, _ := g.NewOperator()

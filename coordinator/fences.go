@@ -19,7 +19,7 @@ import (
 // store, call RaiseFences, and start the processes again.
 func (o *Operator) RaiseFences(ctx context.Context, above uint64) error {
 	if above > record.MaxNumber {
-		return fmt.Errorf("raise fences above %d: greater than %d", above, uint64(record.MaxNumber))
+		return fmt.Errorf("raise fences above %d: %w", above, invalidArgument(fmt.Errorf("greater than %d", uint64(record.MaxNumber))))
 	}
 	if err := o.changeFenceBase(ctx, above); err != nil {
 		return fmt.Errorf("raise fences above %d: %w", above, err)

@@ -23,7 +23,7 @@ func (o *Operator) PauseGroup(ctx context.Context) error {
 // leader then resumes the group by its clock, as ResumeGroup would.
 func (o *Operator) PauseGroupUntil(ctx context.Context, t time.Time) error {
 	if !t.After(time.Now()) {
-		return fmt.Errorf("pause the group: the end %v is not in the future", t.Format(time.RFC3339))
+		return fmt.Errorf("pause the group: %w", invalidArgument(fmt.Errorf("the end %v is not in the future", t.Format(time.RFC3339))))
 	}
 	return o.holdGroup(ctx, "pause", true, t)
 }

@@ -83,10 +83,10 @@ func Without(instances ...string) MovesOption {
 func With(n int, labels map[string]string) MovesOption {
 	return func(in *movesInput) error {
 		if n < 1 || n > maxAdded {
-			return fmt.Errorf("%d more instances: not from 1 to %d", n, maxAdded)
+			return invalidArgument(fmt.Errorf("%d more instances: not from 1 to %d", n, maxAdded))
 		}
 		if err := errors.Join(record.CheckLabels(labels, record.MaxLabels)...); err != nil {
-			return fmt.Errorf("labels of the added instances: %w", err)
+			return invalidArgument(fmt.Errorf("labels of the added instances: %w", err))
 		}
 		taken, offered := map[string]bool{}, map[string]bool{}
 		for inc, m := range in.view.Members {

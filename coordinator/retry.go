@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
@@ -269,7 +270,7 @@ func (r *retry) followed(f *record.Failure) (followed shardset.Set) {
 // refuse returns why a shard is not retried, "" if it is. The failure is its last one, nil if none is on record.
 func (r *retry) refuse(s int, f *record.Failure) string {
 	if s >= r.shards {
-		return fmt.Sprintf("the job has %d shards now", r.shards)
+		return fmt.Sprintf("the job has %s now", count.Of(r.shards, "shard"))
 	}
 	if r.again {
 		return ""
@@ -315,7 +316,7 @@ func (r *retry) refuse(s int, f *record.Failure) string {
 	case total == 0:
 		return "the number of shards that the job had at the fire is not on record"
 	case total != r.shards:
-		return fmt.Sprintf("the job had %d shards at the fire and has %d now, so the shard is other work", total, r.shards)
+		return fmt.Sprintf("the job had %s at the fire and has %d now, so the shard is other work", count.Of(total, "shard"), r.shards)
 	}
 	return ""
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/rota-dev/rota/internal/count"
 )
 
 const (
@@ -31,7 +33,7 @@ type AbandonedError struct {
 }
 
 func (e *AbandonedError) Error() string {
-	return fmt.Sprintf("%d runs ignored the end of their context: %s", len(e.Runs), strings.Join(e.Runs, ", "))
+	return fmt.Sprintf("%s ignored the end of the context: %s", count.Of(len(e.Runs), "run"), strings.Join(e.Runs, ", "))
 }
 
 // Shutdown makes this process leave the fleet, in these steps:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 )
@@ -101,7 +102,7 @@ func (q *queue) busiest() string {
 	}
 	text := strings.Join(names, ", ")
 	if more := len(jobs) - most; more > 0 {
-		text += fmt.Sprintf(" and %d more jobs", more)
+		text += " and " + count.Of(more, "more job")
 	}
 	return text
 }

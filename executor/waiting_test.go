@@ -44,6 +44,8 @@ func TestQueue_Waits(t *testing.T) {
 		q.drain()
 		q.add(waiting("late", 0, 2))
 		assert.Equal(t, "Workers 5, busy with job-0 (1), job-1 (1), job-2 (1) and 2 more jobs", q.waitingByJob()["late"].Behind)
+		delete(q.jobs, "job-4")
+		assert.Equal(t, "job-0 (1), job-1 (1), job-2 (1) and 1 more job", q.busiest())
 	})
 	t.Run("leaves out runs whose session has ended, which are over", func(t *testing.T) {
 		q := queue{bound: 1}

@@ -219,7 +219,7 @@ func TestStop(t *testing.T) {
 			f.Stop("a")
 		})
 		require.Len(t, said, 1)
-		require.Contains(t, said[0], "stop a: 1 runs ignored the end of their context: rotatest/default/job/0/2000-01-01T01:00:00Z/1")
+		require.Contains(t, said[0], "stop a: 1 run ignored the end of the context: rotatest/default/job/0/2000-01-01T01:00:00Z/1")
 	})
 
 	t.Run("fails the test if there is no such process", func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -20,7 +21,7 @@ var quartzRules = []struct {
 }
 
 // explainCronError returns the error of the parser for fields, or a better one that names the rule
-// that they break, if the parser reports only that it expected a number.
+// that they break and the field.
 func explainCronError(fields []string, err error) error {
 	if len(fields) != 5 && len(fields) != 6 {
 		return err // the fields have no meaning
@@ -38,9 +39,73 @@ func explainCronError(fields []string, err error) error {
 			}
 		}
 	}
-	if _, rest, ok := strings.Cut(err.Error(), "failed to parse int from "); ok {
-		word, _, _ := strings.Cut(rest, ": strconv")
-		return fmt.Errorf("%q is neither a number nor a name that its field allows", word)
+	for i, field := range fields {
+		for item := range strings.SplitSeq(field, ",") {
+			if item == "" {
+				continue // which the parser ignores
+			}
+			if err := cronFields[i+len(cronFields)-len(fields)].check(item); err != nil {
+				return err
+			}
+		}
 	}
 	return err
+}
+
+// cronField is a field of a cron spec.
+type cronField struct {
+	name     string
+	min, max int
+	names    string // three letters each, from min on
+}
+
+var cronFields = []cronField{
+	{"second", 0, 59, ""},
+	{"minute", 0, 59, ""},
+	{"hour", 0, 23, ""},
+	{"day of month", 1, 31, ""},
+	{"month", 1, 12, monthNames},
+	{"day of week", 0, 6, weekdayNames},
+}
+
+// check returns the rule that an item of a list breaks, as far as numbers are concerned.
+func (f *cronField) check(item string) error {
+	bounds, step, hasStep := strings.Cut(item, "/")
+	if bounds != "*" && bounds != "?" {
+		first, last, isRange := strings.Cut(bounds, "-")
+		from, ok := f.parse(first)
+		if !ok {
+			return f.refuse(item, first)
+		}
+		if to, ok := f.parse(last); isRange && !ok {
+			return f.refuse(item, last)
+		} else if isRange && to < from {
+			return fmt.Errorf("%s %q: the range ends before it begins", f.name, item)
+		}
+	}
+	if n, err := strconv.ParseUint(step, 10, 31); hasStep && (err != nil || n == 0) {
+		return fmt.Errorf("%s %q: %q is not a step, a number from 1", f.name, item, step)
+	}
+	return nil
+}
+
+func (f *cronField) parse(text string) (n int, ok bool) {
+	if i := strings.Index(f.names, strings.ToUpper(text)); len(text) == 3 && i >= 0 && i%3 == 0 {
+		return f.min + i/3, true
+	}
+	v, err := strconv.ParseUint(text, 10, 31)
+	return int(v), err == nil && int(v) >= f.min && int(v) <= f.max
+}
+
+// refuse returns the error for a value of an item.
+func (f *cronField) refuse(item, value string) error {
+	of := fmt.Sprintf("%s %q", f.name, item)
+	if value != item {
+		of += fmt.Sprintf(": %q", value)
+	}
+	names := ""
+	if f.names != "" {
+		names = ", or a name such as " + strings.ToLower(f.names[:3])
+	}
+	return fmt.Errorf("%s is not a number from %d to %d%s", of, f.min, f.max, names)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/planning"
+	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
@@ -327,7 +328,7 @@ func (d *diagnosis) checkMembers() {
 		}
 		for _, job := range slices.Sorted(maps.Keys(m.Waiting)) {
 			w := m.Waiting[job]
-			d.add(Finding{Warning, Stuck, job, key, fmt.Sprintf("%d runs on %s wait for a worker since %v, behind %s", w.Shards.Len()+w.More, m.Name, w.Since, w.Behind), "see docs/sizing.md"})
+			d.add(Finding{Warning, Stuck, job, key, fmt.Sprintf("%s on %s waiting for a worker since %v, behind %s", count.Of(w.Shards.Len()+w.More, "run"), m.Name, w.Since, w.Behind), "see docs/sizing.md"})
 		}
 	}
 }
@@ -336,6 +337,7 @@ func (d *diagnosis) checkMembers() {
 // rolling deployment, a member has that of each job that was changed, and is replaced within minutes.
 func (d *diagnosis) checkDefinitions(m *record.Member, key registry.Key) {
 	var lower []record.OtherDefinition
+	content := map[string]record.OtherDefinition{} // those of lower of which the member has recorded that the content differs
 	f := Finding{Info, Differs, "", key, "", "if it is not about to be replaced, as in a rolling deployment, start it with the version or jobs file of the others"}
 	for _, job := range slices.Sorted(slices.Values(slices.Concat(m.Jobs, m.Unsupported))) {
 		stored, known := d.jobs[record.Segment(job)]
@@ -352,7 +354,7 @@ func (d *diagnosis) checkDefinitions(m *record.Member, key registry.Key) {
 				f.Job = job
 			}
 			if other.Own != "" { // it came after the higher revision: it was left behind, or rolled back
-				f.Severity = Warning
+				f.Severity, content[job] = Warning, other
 			}
 		}
 	}
@@ -361,8 +363,13 @@ func (d *diagnosis) checkDefinitions(m *record.Member, key registry.Key) {
 		return
 	case 1:
 		f.What = lower[0].String()
-	default:
-		f.What, f.Job = fmt.Sprintf("%s has another revision of %d jobs than is stored, such as %s: %v", m.Name, len(lower), f.Job, lower[0]), ""
+	default: // one revision may be that of a whole file, most of which has not changed
+		f.What, f.Job = fmt.Sprintf("%s has another revision of %d jobs than is stored", m.Name, len(lower)), ""
+		if names := slices.Sorted(maps.Keys(content)); len(names) > 0 {
+			f.What += fmt.Sprintf(", and other content of %s, such as %s: %v", count.Of(len(names), "job"), names[0], content[names[0]])
+		} else {
+			f.What += fmt.Sprintf(": %v; whether their content differs is not on record", lower[0])
+		}
 	}
 	d.add(f)
 }

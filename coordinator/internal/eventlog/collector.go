@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/rota-dev/rota/internal/count"
 )
 
 const (
@@ -52,13 +54,12 @@ func (l *collector) Flush() {
 // maxLogText is about how many bytes of a log line a list may fill.
 const maxLogText = 400
 
-// JoinTexts joins texts up to a length bound, and counts the others: "; and 7 jobs more". plural
-// is the noun.
-func JoinTexts(texts []string, plural string) string {
+// JoinTexts joins texts up to a length bound, and counts the others as things: "; and 7 jobs more".
+func JoinTexts(texts []string, thing string) string {
 	var b strings.Builder
 	for i, text := range texts {
 		if i > 0 && b.Len()+len(text) > maxLogText {
-			fmt.Fprintf(&b, "; and %d %s more", len(texts)-i, plural)
+			fmt.Fprintf(&b, "; and %s more", count.Of(len(texts)-i, thing))
 			break
 		}
 		if i > 0 {
@@ -79,4 +80,4 @@ func Shorten(text string) string {
 }
 
 // JoinJobs joins names of jobs up to the length bound of JoinTexts.
-func JoinJobs(jobs []string) string { return JoinTexts(jobs, "jobs") }
+func JoinJobs(jobs []string) string { return JoinTexts(jobs, "job") }

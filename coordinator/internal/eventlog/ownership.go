@@ -133,10 +133,10 @@ func (o *OwnershipLog) logChanges() {
 	}
 	attrs := []any{"gained", gains, "lost", losses, "owned", o.Total()}
 	if gains > 0 {
-		attrs = append(attrs, "gained_shards", JoinTexts(gained, "jobs"))
+		attrs = append(attrs, "gained_shards", JoinTexts(gained, "job"))
 	}
 	if losses > 0 {
-		attrs = append(attrs, "lost_shards", JoinTexts(lost, "jobs"))
+		attrs = append(attrs, "lost_shards", JoinTexts(lost, "job"))
 	}
 	o.to.Info("shards changed", attrs...)
 }

@@ -46,7 +46,7 @@ func TestOwnershipLog(t *testing.T) {
 		o.SetOwned("job", odd)
 		o.SetOwned("other", odd)
 		o.Close()
-		require.Len(t, log.LinesWith("gained=10000", "job 1,3,5", `...; and 1 jobs more"`), 1)
+		require.Len(t, log.LinesWith("gained=10000", "job 1,3,5", `...; and 1 job more"`), 1)
 		assert.Less(t, len(log.String()), 700)
 	})
 	inBubble("logs nothing for shards gained and lost within a burst", func(t *testing.T, o *OwnershipLog, reg *foreignUntilWrite, log *coordtest.Logbook) {

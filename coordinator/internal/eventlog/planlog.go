@@ -87,10 +87,10 @@ func (p *PlanLog) logChanges() {
 		texts = append(texts, fmt.Sprintf("%s (%s)", job, strings.Join(p.whys[job], ", ")))
 	}
 	if len(texts) > 0 {
-		p.to.Info("plans changed", "jobs", len(texts), "why", JoinTexts(texts, "jobs"), "commit", p.commit)
+		p.to.Info("plans changed", "jobs", len(texts), "why", JoinTexts(texts, "job"), "commit", p.commit)
 	}
 	if len(p.reaped) > 0 {
-		p.to.Info("reaped expired instances", "instances", len(p.reaped), "names", JoinTexts(p.reaped, "instances"))
+		p.to.Info("reaped expired instances", "instances", len(p.reaped), "names", JoinTexts(p.reaped, "instance"))
 		p.reaped = nil
 	}
 	jobs := map[string][]string{} // by problem

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/internal/record"
 )
 
@@ -169,7 +170,7 @@ func (s *subject) checkWorker() result {
 		r.summary = fmt.Sprintf("is claimed and waits for a worker of %s since %s, behind %s", record.InstanceOf(s.runner), seconds(w.Since), w.Behind)
 		return r
 	case w.More > 0:
-		return unclear("%d more shards of %s wait for a worker, and their numbers are not on record", w.More, record.InstanceOf(s.runner))
+		return unclear("%s of %s are waiting for a worker, and their numbers are not on record", count.Of(w.More, "more shard"), record.InstanceOf(s.runner))
 	case strings.Contains(scheduleOf(s.epochOf(s.run)), " spread "):
 		return unclear("%s spreads the starts of runs, so the run may not have begun", scheduleText(s.epochOf(s.run)))
 	}
@@ -225,10 +226,10 @@ func (s *subject) checkOutcome() result {
 	switch {
 	case tracked && ended.Failed+ended.Skipped == 0:
 		r.Verdict, r.last = OK, true
-		r.detail = fmt.Sprintf("the runs of all %d shards have ended by %s, and none has failed", ended.Shards, seconds(ended.Ended))
+		r.detail = fmt.Sprintf("all runs of the %s have ended by %s, and none has failed", count.Of(ended.Shards, "shard"), seconds(ended.Ended))
 		r.summary = fmt.Sprintf("succeeded: the runs of all shards had ended at %s, and none had failed", seconds(ended.Ended))
 	case tracked:
-		r.detail = fmt.Sprintf("of %d shards, %d failed and %d did not run; whether this shard is one of them is not on record", ended.Shards, ended.Failed, ended.Skipped)
+		r.detail = fmt.Sprintf("of %s, %d failed and %d did not run; whether this shard is one of them is not on record", count.Of(ended.Shards, "shard"), ended.Failed, ended.Skipped)
 		r.summary = "has ended: " + r.detail
 	case !exact:
 		r.detail = "not on record: the records hold the last fire of each shard and a few failures"

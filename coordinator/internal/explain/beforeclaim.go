@@ -9,6 +9,7 @@ import (
 
 	"github.com/rota-dev/rota/coordinator/internal/due"
 	"github.com/rota-dev/rota/coordinator/internal/planning"
+	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -117,7 +118,7 @@ func (s *subject) checkInForce() result {
 	}
 	if e := s.epoch; e != nil {
 		if s.shard >= e.Job().Shards {
-			return stop("", "revision %d, in force at that instant, has only %d shards", e.Job().Revision, e.Job().Shards)
+			return stop("", "revision %d, in force at that instant, has only %s", e.Job().Revision, count.Of(e.Job().Shards, "shard"))
 		}
 		return pass("revision %d was in force at that instant, since %s%s", e.Job().Revision, seconds(e.From), pending)
 	}
@@ -524,7 +525,7 @@ func nameSome(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-func instances(n int) string { return plural(n, "instance", "instances") }
+func instances(n int) string { return count.Of(n, "instance") }
 
 func offer(n int) string { return plural(n, "instance offers the job", "instances offer the job") }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/rota-dev/rota/coordinator/internal/planning"
+	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/scheduletext"
 )
@@ -47,7 +48,7 @@ func (s *subject) checkFollowed(e *record.Epoch, after *scheduletext.After) resu
 		var ends []string
 		for _, name := range after.Jobs {
 			f := fires[name]
-			ends = append(ends, fmt.Sprintf("of %d shards of %q, %d failed and %d did not run", f.Shards, name, f.Failed, f.Skipped))
+			ends = append(ends, fmt.Sprintf("of %s of %q, %d failed and %d did not run", count.Of(f.Shards, "shard"), name, f.Failed, f.Skipped))
 		}
 		r := stop(fmt.Sprintf("explain that fire of %s; trigger this job to make up for it", names), "the followed fire did not end as the schedule wants it (%s): %s", describeOn(after.On), strings.Join(ends, "; "))
 		r.summary = "is no fire of this job: " + r.detail

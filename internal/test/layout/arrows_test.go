@@ -24,16 +24,16 @@ var reach = []struct {
 	{"conformance/...", []string{"registry", "lock", "conformance/...", "github.com/stretchr/testify/...", "github.com/anishathalye/porcupine"}},
 	{"coordinator/internal/membertest", []string{"registry/...", "coordinator/...", "internal/record", "internal/shardset", "github.com/stretchr/testify/..."}},
 	{"coordinator/internal/coordtest", []string{"coordinator/internal/due", "internal/record", "internal/shardset", "github.com/stretchr/testify/..."}},
-	{"coordinator/...", []string{"registry", "lock", "coordinator/...", "internal/contain", "internal/jobname", "internal/parallel", "internal/record", "internal/scheduletext", "internal/shardset"}},
+	{"coordinator/...", []string{"registry", "lock", "coordinator/...", "internal/contain", "internal/count", "internal/jobname", "internal/parallel", "internal/record", "internal/scheduletext", "internal/shardset"}},
 	{"schedule", []string{"internal/firelist", "internal/jobname", "internal/scheduletext", "internal/texthash", "github.com/robfig/cron/v3"}}, // knows no fleet
-	{"executor/...", []string{"registry", "schedule", "coordinator/...", "executor/...", "internal/contain", "internal/firelist", "internal/jobname", "internal/record", "internal/scheduletext", "internal/shardset", "internal/texthash"}},
+	{"executor/...", []string{"registry", "schedule", "coordinator/...", "executor/...", "internal/contain", "internal/count", "internal/firelist", "internal/jobname", "internal/record", "internal/scheduletext", "internal/shardset", "internal/texthash"}},
 	{"history/sqltest", nil},
 	{"handler", []string{"executor", "registry", "internal/contain", "github.com/robfig/cron/v3"}},
 	{"history", []string{"executor", "internal/contain"}},
 	{"rotatest", []string{"registry", "registry/memory", "schedule", "coordinator", "executor", "internal/onecpu", "internal/record", "internal/shardset"}},
 
 	{"cmd/rota/internal/importing", []string{
-		"schedule", "executor", "handler", "internal/scheduletext", "cmd/rota/internal/exit", "cmd/rota/internal/settings", "cmd/rota/internal/shell",
+		"schedule", "executor", "handler", "internal/count", "internal/scheduletext", "cmd/rota/internal/exit", "cmd/rota/internal/settings", "cmd/rota/internal/shell",
 		"github.com/go-zookeeper/zk", "github.com/spf13/cobra", "go.yaml.in/yaml/v3",
 	}},
 	{"cmd/rota/internal/importing/imported/...", []string{"schedule", "executor", "handler"}},

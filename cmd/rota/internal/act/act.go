@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/complete"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
@@ -21,8 +20,6 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
 	"github.com/rota-dev/rota/coordinator"
-	"github.com/rota-dev/rota/internal/record"
-	"github.com/rota-dev/rota/internal/shardset"
 )
 
 // Commands returns the commands.
@@ -35,6 +32,7 @@ func Commands(s *settings.Settings) []*cobra.Command {
 	for _, cmd := range all {
 		cmd.Flags().StringVar(&c.by, "by", "", "who acts, for the record (default: ROTA_BY, or the user of the system)")
 		cmd.Flags().StringVar(&c.reason, "reason", "", "why, for the record; rota acts lists it")
+		settings.AllowEmpty(cmd.Flags(), "reason")
 	}
 	return append(all, c.raiseFences()) // which no record of acts lists
 }
@@ -127,26 +125,22 @@ again.`,
 
 // scopeOptions are the flags of disable and enable.
 type scopeOptions struct {
-	shards           string
-	instances, hosts []string
+	shards           settings.Shards
+	instances, hosts settings.Names
 }
 
 func (o *scopeOptions) addFlags(cmd *cobra.Command, s *settings.Settings) {
 	f := cmd.Flags()
-	f.SetNormalizeFunc(renameFlag("shard", "shards"))
-	f.StringVar(&o.shards, "shards", "", "shards of the job, such as 3,7-9")
-	f.StringSliceVar(&o.instances, "instance", nil, "name of an instance; may be repeated")
-	f.StringSliceVar(&o.hosts, "host", nil, "name of a host; may be repeated")
+	f.SetNormalizeFunc(settings.RenameFlag("shard", "shards"))
+	f.Var(&o.shards, "shards", "shards of the job, such as 3,7-9")
+	f.Var(&o.instances, "instance", "name of an instance; may be repeated")
+	f.Var(&o.hosts, "host", "name of a host; may be repeated")
 	_ = cmd.RegisterFlagCompletionFunc("instance", complete.Instances(s))
 }
 
 // scope returns what the flags name.
 func (o *scopeOptions) scope(args []string) (coordinator.Scope, error) {
-	sc := coordinator.Scope{Job: strings.Join(args, ""), Instances: o.instances, Hosts: o.hosts}
-	var err error
-	if sc.Shards, err = parseShards(o.shards); err != nil {
-		return sc, err
-	}
+	sc := coordinator.Scope{Job: strings.Join(args, ""), Shards: o.shards, Instances: o.instances, Hosts: o.hosts}
 	switch {
 	case sc.Job == "" && len(sc.Shards) > 0:
 		return sc, errors.New("--shards needs a job")
@@ -154,16 +148,6 @@ func (o *scopeOptions) scope(args []string) (coordinator.Scope, error) {
 		return sc, errors.New("name --shards, --instance or --host; to stop a whole job, use rota pause")
 	}
 	return sc, nil
-}
-
-// renameFlag accepts another name of a flag.
-func renameFlag(other, name string) func(*pflag.FlagSet, string) pflag.NormalizedName {
-	return func(_ *pflag.FlagSet, given string) pflag.NormalizedName {
-		if given == other {
-			given = name
-		}
-		return pflag.NormalizedName(given)
-	}
 }
 
 // describe names the scope.
@@ -182,25 +166,6 @@ func (o *scopeOptions) describe(job string, shards []int) string {
 		return strings.Join(parts, ", ") + " for all jobs"
 	}
 	return strings.Join(parts, ", ") + " for " + job
-}
-
-// parseShards returns the shards of a text such as 3,7-9; nil for none.
-func parseShards(text string) ([]int, error) {
-	if text == "" {
-		return nil, nil
-	}
-	set, err := shardset.Parse(text)
-	if err != nil {
-		return nil, fmt.Errorf("--shards: %w", err)
-	}
-	var out []int
-	for s := range set.All() {
-		if s >= record.MaxShards {
-			return nil, fmt.Errorf("--shards: there is no shard %d", s)
-		}
-		out = append(out, s)
-	}
-	return out, nil
 }
 
 func (c *commands) disable() *cobra.Command {
@@ -297,9 +262,10 @@ func listBounded(names []string) string {
 
 // triggerOptions are the flags of trigger.
 type triggerOptions struct {
-	param, shards string
-	wait          bool
-	waitTimeout   time.Duration
+	param       string
+	shards      settings.Shards
+	wait        bool
+	waitTimeout time.Duration
 }
 
 func (c *commands) trigger() *cobra.Command {
@@ -312,13 +278,9 @@ prevent the run. With --wait, trigger returns when all its runs have ended: with
 failed, or if the time is over.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			shards, err := parseShards(o.shards)
-			if err != nil {
-				return &exit.Error{Code: exit.Usage, Err: err}
-			}
 			done := view.Done{Verb: "trigger", Jobs: args}
-			err = c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
-				done.Trigger, err = op.Trigger(ctx, args[0], o.param, shards)
+			err := c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) (err error) {
+				done.Trigger, err = op.Trigger(ctx, args[0], o.param, o.shards)
 				if err == nil {
 					done.Note = describePause(ctx, op, args[0])
 				}
@@ -336,9 +298,10 @@ failed, or if the time is over.`,
 		ValidArgsFunction: complete.Jobs(c.s, 1),
 	}
 	f := cmd.Flags()
-	f.SetNormalizeFunc(renameFlag("shard", "shards"))
+	f.SetNormalizeFunc(settings.RenameFlag("shard", "shards"))
 	f.StringVar(&o.param, "param", "", "parameter of the runs, instead of the job's")
-	f.StringVar(&o.shards, "shards", "", "shards to run, such as 3,7-9 (default all)")
+	f.Var(&o.shards, "shards", "shards to run, such as 3,7-9 (default all)")
+	settings.AllowEmpty(f, "param")
 	f.BoolVar(&o.wait, "wait", false, "wait until all runs have ended")
 	f.DurationVar(&o.waitTimeout, "wait-timeout", time.Hour, "how long to wait")
 	return settings.Limit(cmd, flags...)

@@ -9,7 +9,9 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
@@ -19,6 +21,8 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/schedule"
 )
 
@@ -138,6 +142,11 @@ func (o *overrideOptions) read(in io.Reader, args []string) (func(map[string]any
 	if len(fields) == 0 {
 		return nil, fmt.Errorf("name a field as KEY=VALUE, --file or --clear; rota job shows the override in place")
 	}
+	for key, value := range policyDefaults {
+		if given, set := fields[key]; set && given == nil {
+			fields[key] = value
+		}
+	}
 	if err := checkFields(fields); err != nil {
 		return nil, err
 	}
@@ -151,6 +160,11 @@ func (o *overrideOptions) read(in io.Reader, args []string) (func(map[string]any
 var fieldNames = []string{
 	"schedule", "shards", "param", "shard_params", "description", "strategy", "timeout", "on_crash", "on_misfire", "max_attempts",
 	"on_overlap", "catchup_window", "retry", "tracking", "run_on",
+}
+
+// policyDefaults are those of fields that every stored definition has. An empty value of other policies leaves the field out.
+var policyDefaults = map[string]any{
+	"strategy": "sticky", "on_crash": executor.RerunElsewhere, "on_misfire": executor.RunOnce, "max_attempts": record.DefaultMaxAttempts,
 }
 
 // jobsFileNames maps keys of a jobs file to fields, where the names differ.
@@ -173,6 +187,9 @@ func checkFields(fields map[string]any) error {
 		}
 		return fmt.Errorf("there is no field %q%s; there are %s", key, hint, strings.Join(fieldNames, ", "))
 	}
+	if err := checkZeros(fields); err != nil {
+		return err
+	}
 	text, ok := fields["schedule"].(string)
 	if !ok {
 		return nil
@@ -187,6 +204,21 @@ func checkFields(fields map[string]any) error {
 		}
 	}
 	return err
+}
+
+// checkZeros refuses zeros that a jobs file refuses, too: they would mean the default, and not what their user expects.
+func checkZeros(fields map[string]any) error {
+	for _, f := range []struct{ name, least, byDefault string }{
+		{"max_attempts", "1", strconv.Itoa(record.DefaultMaxAttempts)}, {"timeout", "1ms", "none"}, {"catchup_window", "1ms", "none"},
+	} {
+		text := fmt.Sprint(fields[f.name])
+		n, numberErr := strconv.ParseFloat(text, 64)
+		d, durationErr := time.ParseDuration(text)
+		if numberErr == nil && n == 0 || durationErr == nil && d == 0 {
+			return fmt.Errorf("%s is %s, below %s; an empty value, %s=, is the default: %s", f.name, text, f.least, f.name, f.byDefault)
+		}
+	}
+	return nil
 }
 
 // useTextKeys replaces the numbers that YAML has as keys of objects, such as shards, by texts.
@@ -220,13 +252,13 @@ func setField(fields map[string]any, arg string) error {
 	}
 	var value any = text
 	switch {
+	case text == "" && key != "param":
+		value = nil
 	case slices.Contains(numbers, key):
 		if json.Unmarshal([]byte(text), new(float64)) != nil {
 			return fmt.Errorf("%s is %q, not a number", key, text)
 		}
 		value = json.Number(text)
-	case text == "" && key != "param":
-		value = nil
 	}
 	name, sub, nested := strings.Cut(key, ".")
 	if !nested {

@@ -31,7 +31,7 @@ func notMet(err error, causes ...error) error {
 }
 
 func (c *commands) cancel() *cobra.Command {
-	var text string
+	var shards settings.Shards
 	cmd := &cobra.Command{
 		Use:   "cancel JOB",
 		Short: "Cancel runs in progress, and those pending to be made again",
@@ -41,13 +41,9 @@ context goes on, and a run whose handler returns no error has succeeded. It exit
 progress or pending.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			shards, err := parseShards(text)
-			if err != nil {
-				return &exit.Error{Code: exit.Usage, Err: err}
-			}
 			act := "cancel all runs of " + args[0] + " that are in progress or pending"
-			if text != "" {
-				act = fmt.Sprintf("cancel the runs of %s in shards %s", args[0], text)
+			if shards != nil {
+				act = fmt.Sprintf("cancel the runs of %s in %s", args[0], view.ShardsText(shards))
 			}
 			if err := c.s.Confirm(cmd, act); err != nil {
 				return err
@@ -64,13 +60,14 @@ progress or pending.`,
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),
 	}
-	cmd.Flags().SetNormalizeFunc(renameFlag("shards", "shard"))
-	cmd.Flags().StringVar(&text, "shard", "", "shards, such as 3,7-9 (default all)")
+	cmd.Flags().SetNormalizeFunc(settings.RenameFlag("shards", "shard"))
+	cmd.Flags().Var(&shards, "shard", "shards, such as 3,7-9 (default all)")
 	return settings.Limit(cmd, flags...)
 }
 
 func (c *commands) retry() *cobra.Command {
-	var text, shards string
+	var text string
+	var shards settings.Shards
 	var o coordinator.RetryOptions
 	past := past.NewSource(c.s)
 	cmd := &cobra.Command{
@@ -95,9 +92,7 @@ it. With --again, the shards run nevertheless, as new work with another key.`,
 			if err != nil {
 				return err
 			}
-			if o.Shards, err = parseShards(shards); err != nil {
-				return &exit.Error{Code: exit.Usage, Err: err}
-			}
+			o.Shards = shards
 			return c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
 				r, err := op.Retry(ctx, args[0], fire, o)
 				if errors.Is(err, coordinator.ErrNoFailure) && past.IsNamed() {
@@ -120,11 +115,12 @@ it. With --again, the shards run nevertheless, as new work with another key.`,
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),
 	}
-	cmd.Flags().SetNormalizeFunc(renameFlag("shards", "shard"))
+	cmd.Flags().SetNormalizeFunc(settings.RenameFlag("shards", "shard"))
 	cmd.Flags().StringVar(&text, "fire", "", "the instant of the fire: RFC 3339, or the last such time of day in UTC, as 03:00 (with --time local, in the local zone)")
-	cmd.Flags().StringVar(&shards, "shard", "", "shards, such as 3,7-9, whether or not their failure is on record (default those that failed)")
+	cmd.Flags().Var(&shards, "shard", "shards, such as 3,7-9, whether or not their failure is on record (default those that failed)")
 	cmd.Flags().BoolVar(&o.Again, "again", false, "run the shards also if their work is pending or done, as new work with another key")
 	cmd.Flags().StringVar(&o.Param, "param", "", "parameter of the runs (default the job's)")
+	settings.AllowEmpty(cmd.Flags(), "param")
 	past.AddFileFlag(cmd)
 	return settings.Limit(cmd, append([]string{"history", "time"}, flags...)...)
 }

@@ -113,7 +113,7 @@ func TestBackup_RestoredStore(t *testing.T) {
 		assert.Greater(t, r.highest(), uint64(above))
 		assert.Equal(t, exit.Usage, n.run("raise-fences --yes").code, "no number")
 		assert.Equal(t, exit.Usage, n.runContext(t.Context(), "raise-fences --above 7", "n\n").code, "not confirmed")
-		assert.Equal(t, exit.Failed, n.run("raise-fences --above 9223372036854775808 --yes").code, "no room")
+		assert.Equal(t, exit.Usage, n.run("raise-fences --above 9223372036854775808 --yes").code, "no room")
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/complete"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
@@ -144,6 +145,7 @@ func setContext(s *settings.Settings) *cobra.Command {
 	f.StringVar(&c.TLS.KeyFile, "key-file", "", "key of the client certificate")
 	f.StringVar(&c.History, "history", "", "database of runs")
 	f.StringVar(&c.HistoryEnv, "history-env", "", "environment variable with the URL of the database of runs")
+	f.VisitAll(func(flag *pflag.Flag) { settings.AllowEmpty(f, flag.Name) }) // an empty value clears that of the context
 	f.BoolVar(&c.Protected, "protected", false, "demand --yes of commands that change something")
 	return settings.Limit(cmd)
 }

@@ -138,7 +138,7 @@ jobs:
 	_, out, _ = execute(t, "runs", "settle", "--file", file, "--failed", "-o", "json")
 	assert.Contains(t, out, `no paper`)
 	for want, args := range map[string][]string{
-		"no fires\n": {"-n", "other"}, "no such table": {"--history", "sqlite:" + file + ".empty"},
+		"in other/night": {"-n", "other"}, "no such table": {"--history", "sqlite:" + file + ".empty"},
 	} {
 		require.NoError(t, os.WriteFile(file+".empty", nil, 0o600))
 		_, out, errs := execute(t, append([]string{"fires", "settle", "--file", file}, args...)...)
@@ -176,7 +176,7 @@ func TestPast_RefusesWhatIsWrong(t *testing.T) {
 		{[]string{"fires", "j", "--since", "soon"}, exit.Usage, `--since "soon" is not a duration`},
 		{[]string{"fires", "j", "--since", "-1h"}, exit.Usage, `--since "-1h" is not a duration`},
 		{[]string{"runs", "j", "--fire", "noon"}, exit.Usage, `--fire is "noon", neither RFC 3339 nor a time of day as 14:00`},
-		{[]string{"runs", "j", "--shard", "x"}, exit.Usage, "--shard: "},
+		{[]string{"runs", "j", "--shard", "x"}, exit.Usage, `invalid argument "x" for "--shard" flag`},
 		{[]string{"runs", "j", "--failed", "--slowest"}, exit.Usage, "none of the others can be"},
 	} {
 		code, out, errs := execute(t, c.args...)

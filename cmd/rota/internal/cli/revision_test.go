@@ -68,3 +68,39 @@ func TestScreens_OfARollingDeployment(t *testing.T) {
 
 // unwrap returns a text on one line, with single spaces.
 func unwrap(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// Revisions are those of a whole file. Doctor names a job whose definition has another content, and not one that has the
+// revision only.
+func TestDoctor_NamesAJobWhoseContentDiffers(t *testing.T) {
+	jobs := func(revision int, local string, every time.Duration) (all []executor.Job) {
+		for _, name := range []string{"a", "b", "c"} {
+			j := executor.Job{Name: name, Revision: revision, Schedule: schedule.Every(time.Minute), Local: "x", Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil })}
+			if name == "b" {
+				j.Local, j.Schedule = local, schedule.Every(every)
+			}
+			all = append(all, j)
+		}
+		return all
+	}
+	inFleet(t, func(t *testing.T, f *fleet) {
+		f.start("web-1", nil, jobs(5, "x", time.Minute)...)
+		f.start("web-2", nil, jobs(4, "x", time.Hour)...)
+		assert.Contains(t, unwrap(f.run("doctor").out), `what web-2 has another revision of 3 jobs than is stored, and other content of 1 job, `+
+			`such as b: web-2 has revision 4 (schedule "every 1h"), and revision 5 is stored do`)
+	})
+	inFleet(t, func(t *testing.T, f *fleet) { // its content is not on record
+		f.start("web-1", nil, jobs(4, "x", time.Minute)...)
+		f.start("web-2", nil, jobs(5, "y", time.Hour)...)
+		doctor := unwrap(f.run("doctor").out)
+		assert.Contains(t, doctor, "differs b what the job differs on web-1, web-2 in what is not stored")
+		assert.Contains(t, doctor, "what web-1 has another revision of 3 jobs than is stored: web-1 has revision 4, and revision 5 is stored; "+
+			"whether their content differs is not on record do")
+	})
+	inFleet(t, func(t *testing.T, f *fleet) {
+		f.start("web-1", nil, jobs(5, "x", time.Minute)...)
+		f.start("web-2", nil, jobs(5, "y", time.Hour)...)
+		doctor := unwrap(f.run("doctor").out)
+		assert.Contains(t, doctor, `differs b what web-2 has revision 5 with other content`)
+		assert.NotRegexp(t, `differs [ac] `, doctor)
+	})
+}

@@ -54,8 +54,8 @@ func run(ctx context.Context, s *settings.Settings, args []string, io Streams) i
 	default:
 		fmt.Fprintln(io.Err, err)
 	}
-	if err != nil && !*began { // cobra refused the command line
-		return exit.Usage
+	if err != nil && !*began { // the command line is refused
+		return settings.UsageCode(cmd)
 	}
 	return exit.CodeOf(err)
 }
@@ -95,23 +95,40 @@ The codes of check are those of Nagios.`,
 	root.AddCommand(contextCommand(s), versionCommand())
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
-	limitDefaults(root)
+	amendDefaults(root)
 
 	began = new(bool)
 	wrapCommands(root, s, began)
 	return root, began
 }
 
-// limitDefaults makes the commands that cobra adds accept no global flags.
-func limitDefaults(root *cobra.Command) {
+// amendDefaults makes the commands that cobra adds accept no global flags, and help refuse a command that does not exist.
+func amendDefaults(root *cobra.Command) {
 	for _, c := range root.Commands() {
-		if c.Name() == "completion" || c.Name() == "help" {
+		switch c.Name() {
+		case "help":
+			settings.Limit(c)
+			c.Run, c.RunE = nil, showHelp
+		case "completion":
 			settings.Limit(c)
 			for _, sub := range c.Commands() {
 				settings.Limit(sub)
 			}
 		}
 	}
+}
+
+// showHelp prints the help of the command that args name.
+func showHelp(help *cobra.Command, args []string) error {
+	cmd, rest, err := help.Root().Find(args)
+	if err == nil && len(rest) > 0 && cmd.HasSubCommands() {
+		err = fmt.Errorf("unknown command %q for %q", rest[0], cmd.CommandPath())
+	}
+	if err != nil {
+		return &exit.Error{Code: exit.Usage, Err: err}
+	}
+	cmd.InitDefaultHelpFlag()
+	return cmd.Help()
 }
 
 // addTo adds commands to a group of the help.
@@ -123,14 +140,17 @@ func addTo(root *cobra.Command, group string, cmds ...*cobra.Command) {
 }
 
 // wrapCommands makes each command below c refuse global flags that do not apply to it, and set
-// began when it runs.
+// began when it runs. Of a command that has only sub-commands, cobra would show the help for an unknown one.
 func wrapCommands(c *cobra.Command, s *settings.Settings, began *bool) {
 	for _, sub := range c.Commands() {
 		wrapCommands(sub, s, began)
 	}
+	if c.HasParent() && !c.Runnable() {
+		c.Args, c.RunE = cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
 	if run := c.RunE; run != nil {
 		c.RunE = func(cmd *cobra.Command, args []string) error {
-			if err := s.CheckFlags(cmd); err != nil {
+			if err := s.CheckLine(cmd, args); err != nil {
 				return err
 			}
 			*began = true

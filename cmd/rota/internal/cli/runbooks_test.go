@@ -418,7 +418,7 @@ func TestPages_HaveCommandsThatParse(t *testing.T) {
 		for i, w := range rest { // placeholders of flags have any type
 			if placeholder.MatchString(w) && i > 0 && strings.HasPrefix(rest[i-1], "--") {
 				if f := cmd.Flag(strings.TrimPrefix(rest[i-1], "--")); f != nil && f.Value.Type() != "string" {
-					rest[i] = map[string]string{"duration": "1h", "uint64": "1", "int": "1"}[f.Value.Type()]
+					rest[i] = map[string]string{"duration": "1h", "uint64": "1", "int": "1", "shards": "1", "stringSlice": "a"}[f.Value.Type()]
 				}
 			}
 		}

@@ -44,8 +44,10 @@ func TestCommands_OnServers(t *testing.T) {
 				assert.Equal(t, exit.OK, command(t.Context(), line, &out, &errs), errs.String())
 				assert.Contains(t, out.String(), want, line)
 			}
-			expect("jobs", `Namespace "billing" has no live instances`)
-			expect("check --min-jobs 0 --min-instances 0", "ROTA OK - 0 jobs of default")
+			var absent, none bytes.Buffer
+			assert.Equal(t, exit.Usage, command(t.Context(), "jobs", &absent, &none))
+			assert.Contains(t, absent.String(), "There is no fleet: ")
+			expect("check --min-jobs 0 --min-instances 0", "ROTA OK - 0 jobs of billing/default")
 			reg, err := registryurl.Open(t.Context(), url, slog.New(slog.DiscardHandler))
 			require.NoError(t, err)
 			defer reg.Close(context.Background())
@@ -64,7 +66,7 @@ func TestCommands_OnServers(t *testing.T) {
 			expect("job settle", "web-1")
 			expect("instances", "leader")
 			expect("dump", `"key": "groups/default/plan/settle"`)
-			expect("check", "ROTA OK - 1 job of default")
+			expect("check", "ROTA OK - 1 job of billing/default")
 			expect("__complete job s", "settle\n")
 
 			ctx, cancel := context.WithCancel(t.Context())
@@ -86,7 +88,7 @@ func TestCommands_OnServers(t *testing.T) {
 			op, err := coordinator.NewOperator(reg, "billing", "")
 			require.NoError(t, err)
 			expect("retire settle --by kim --yes", "retires settle: deleted once no instance offers it; now web-1")
-			expect("check", "ROTA OK - 1 job of default")
+			expect("check", "ROTA OK - 1 job of billing/default")
 			expect("job settle", "retiring by kim")
 			assert.Equal(t, exit.NotMet, command(t.Context(), "resume settle", &out, &errs))
 			expect("unretire settle", "unretired settle")

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/registryurl"
@@ -52,7 +53,7 @@ to kill one is to disconnect it. With --registry, each instance is a process, wh
 killed with SIGKILL. Demo deletes its records from the registry when it ends.
 
 The last line is "demo ok: ..." with exit code 0, or "demo failed: ..." with the
-reason and exit code 1.`,
+reason and exit code 1, or 2 if a flag is wrong.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.dir == "" {
@@ -137,7 +138,7 @@ type demoFleet interface {
 
 func runDemo(ctx context.Context, o demoOptions, out io.Writer) (summary, error) {
 	if err := o.check(); err != nil {
-		return summary{}, err
+		return summary{}, &exit.Error{Code: exit.Usage, Err: err}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("not done after %v", o.timeout))
 	defer cancel()

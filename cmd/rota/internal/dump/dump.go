@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
 	"github.com/rota-dev/rota/internal/record"
@@ -57,6 +58,9 @@ store's own means for that.`,
 			if err != nil {
 				return s.ExplainFailure(err)
 			}
+			if len(f.Records) == 0 {
+				return exit.Usagef("%s has no records of %s/%s: check -n, -g and the address of the registry", s.Registry, s.Namespace, s.Group)
+			}
 			if !withParams {
 				f.maskParams()
 			}
@@ -79,7 +83,7 @@ func read(ctx context.Context, s *settings.Settings, withCheckpoints bool) (*Fil
 	}
 	keys, err := record.NewKeys(s.Namespace, s.Group)
 	if err != nil {
-		return nil, err
+		return nil, &exit.Error{Code: exit.Usage, Err: err}
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()

@@ -17,6 +17,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/screen"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
+	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -45,7 +46,7 @@ instances that the store has lost the dumped records ends, as with rota acknowle
 			if err != nil {
 				return &exit.Error{Code: exit.Usage, Err: err}
 			}
-			act := fmt.Sprintf("store up to %d records of %s/%s", len(entries), f.Namespace, f.Group)
+			act := fmt.Sprintf("store up to %s of %s/%s", count.Of(len(entries), "record"), f.Namespace, f.Group)
 			if err := s.Confirm(cmd, act); err != nil {
 				return err
 			}
@@ -280,7 +281,7 @@ func (f *File) store(ctx context.Context, s *settings.Settings, entries map[regi
 		case errors.Is(err, registry.ErrConflict):
 			mended, err := replaceWorse(ctx, reg, key, entries[key], to)
 			if err != nil {
-				return v, fmt.Errorf("after %d records: record %s: %w", stored, key, err)
+				return v, fmt.Errorf("after %s: record %s: %w", count.Of(stored, "record"), key, err)
 			}
 			if mended {
 				replaced++
@@ -288,16 +289,16 @@ func (f *File) store(ctx context.Context, s *settings.Settings, entries map[regi
 				kept++
 			}
 		case err != nil:
-			return v, fmt.Errorf("after %d records: record %s: %w", stored, key, err)
+			return v, fmt.Errorf("after %s: record %s: %w", count.Of(stored, "record"), key, err)
 		default:
 			stored++
 		}
 	}
 	acknowledged, err := f.continueDumped(ctx, s, reg)
 	if err != nil {
-		return v, fmt.Errorf("after %d records: %w", stored, err)
+		return v, fmt.Errorf("after %s: %w", count.Of(stored, "record"), err)
 	}
-	v.Text = fmt.Sprintf("stored %d records, kept %d that exist", stored, kept)
+	v.Text = fmt.Sprintf("stored %s, kept %d as they are", count.Of(stored, "record"), kept)
 	if replaced > 0 {
 		v.Text += fmt.Sprintf(", replaced %d that could not be read or were restored from memory", replaced)
 	}

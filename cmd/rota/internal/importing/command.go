@@ -14,6 +14,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
+	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/schedule"
 )
 
@@ -75,7 +76,7 @@ func importCrontab(cmd *cobra.Command, file string, o crontabOptions) error {
 		text, err = os.ReadFile(file)
 	}
 	if err != nil {
-		return fmt.Errorf("read the crontab: %w", err)
+		return exit.Usagef("read the crontab: %w", err)
 	}
 	d, refused := convertCrontab(string(text), o)
 	return writeOutput(cmd, &d, refused, func(d document) (string, error) { return writeJobsFile(d), nil })
@@ -99,7 +100,7 @@ func writeOutput(cmd *cobra.Command, d *document, refused error, text func(docum
 	if _, err := io.WriteString(cmd.OutOrStdout(), out); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "imported %d jobs; %d notes are in the output\n", len(d.jobs), d.countNotes()); err != nil {
+	if _, err := fmt.Fprintf(cmd.ErrOrStderr(), "imported %s, with %s in the output\n", count.Of(len(d.jobs), "job"), count.Of(d.countNotes(), "note")); err != nil {
 		return err
 	}
 	if refused != nil {

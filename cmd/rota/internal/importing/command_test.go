@@ -31,7 +31,7 @@ func TestCommand_ConvertsACrontab(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("0 3 * * * root sweep\n"), 0o600))
 	fromFile, errs, err := execute(t, "", "crontab", file, "--timezone", "Europe/Berlin", "--namespace", "billing", "--start-paused")
 	require.NoError(t, err)
-	assert.Equal(t, "imported 1 jobs; 1 notes are in the output\n", errs)
+	assert.Equal(t, "imported 1 job, with 1 note in the output\n", errs)
 	assert.Contains(t, fromFile, "namespace: billing\ndefaults:\n  timezone: Europe/Berlin\njobs:\n  sweep:\n")
 	assert.Contains(t, fromFile, "start_paused: true\n    shell: sweep\n")
 	fromInput, _, err := execute(t, "0 3 * * * root sweep\n", "crontab", "--system=false")

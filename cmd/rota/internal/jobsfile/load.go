@@ -145,6 +145,12 @@ func explainSyntax(content []byte, e *yaml.LoadError) (line, column int, rule st
 	if line <= len(lines) && strings.Contains(indentOf(lines[line-1]), "\t") {
 		return line, 1 + strings.Index(lines[line-1], "\t"), "a tab indents the line; YAML needs spaces"
 	}
+	if e.ContextMsg == "while scanning a quoted scalar" && e.ContextMark.Line > 0 {
+		return e.ContextMark.Line, e.ContextMark.Column, "the quote that opens here is not closed"
+	}
+	if open, col, ok := findQuote(lines, line, column); ok {
+		return open, col, fmt.Sprintf("the quote that opens here is closed only at %d:%d, and the text after that is not YAML: %s", line, column-1, e.Message)
+	}
 	if e.ContextMsg != "" && e.ContextMark.Line > 0 && e.ContextMark.Line < e.Mark.Line {
 		rule += fmt.Sprintf(", %s that begins at %d:%d", e.ContextMsg, e.ContextMark.Line, e.ContextMark.Column)
 	}
@@ -155,6 +161,34 @@ func explainSyntax(content []byte, e *yaml.LoadError) (line, column int, rule st
 		rule += "; a text that contains \": \" needs quotes, and keys of one map need the same indentation"
 	}
 	return line, column, rule
+}
+
+// findQuote returns the place of the quote that opens the text which ends before a place, if that is in an earlier line: a
+// quote that is not closed there takes the next one.
+func findQuote(lines []string, line, column int) (openLine, openColumn int, ok bool) {
+	runes := func(n int) []rune { return []rune(lines[n-1]) }
+	if line > len(lines) || column < 2 || column-1 > len(runes(line)) {
+		return 0, 0, false
+	}
+	quote := runes(line)[column-2]
+	if quote != '"' && quote != '\'' || slices.Contains(runes(line)[:column-2], quote) {
+		return 0, 0, false
+	}
+	for n := line - 1; n > 0; n-- {
+		if i := lastIndex(runes(n), quote); i >= 0 {
+			return n, i + 1, true
+		}
+	}
+	return 0, 0, false
+}
+
+func lastIndex(text []rune, r rune) int {
+	for i := len(text) - 1; i >= 0; i-- {
+		if text[i] == r {
+			return i
+		}
+	}
+	return -1
 }
 
 func indentOf(line string) string { return line[:len(line)-len(strings.TrimLeft(line, " \t"))] }

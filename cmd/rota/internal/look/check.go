@@ -55,12 +55,23 @@ jobs is ok. Paused jobs are ok, and so is an instance that restarts, until a fir
 	cmd.Flags().IntVar(&o.MinInstances, "min-instances", 1, "the least number of live instances")
 	cmd.Flags().StringVar(&o.format, "format", "nagios", "nagios, prometheus or json")
 	_ = cmd.RegisterFlagCompletionFunc("format", complete.Of("nagios", "prometheus", "json"))
-	return settings.Limit(cmd, settings.Connection...)
+	return settings.SetUsageCode(settings.Limit(cmd, settings.Connection...), view.CheckUnknown) // Usage would be critical
+}
+
+// checkLimits returns an error for a limit that is none.
+func (o *checkOptions) checkLimits() error {
+	switch {
+	case o.MinJobs < 0:
+		return fmt.Errorf("--min-jobs is %d, below 0", o.MinJobs)
+	case o.MinInstances < 0:
+		return fmt.Errorf("--min-instances is %d, below 0", o.MinInstances)
+	}
+	return o.Jobs.Check()
 }
 
 // runCheck reads the group. Failures of all kinds are results too: a monitor reads no others.
 func (c *commands) runCheck(ctx context.Context, o *checkOptions) view.Check {
-	err := o.Jobs.Check()
+	err := o.checkLimits()
 	if err == nil {
 		err = c.s.Resolve()
 	}

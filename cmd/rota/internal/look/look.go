@@ -2,6 +2,7 @@
 package look
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -54,11 +55,10 @@ that was claimed or skipped. OK/FAIL/SKIP are runs since the job was created.`,
 			if err := f.Check(); err != nil {
 				return &exit.Error{Code: exit.Usage, Err: err}
 			}
-			return c.show(cmd, func(ctx context.Context, _ *coordinator.Operator, group group) (screen.View, error) {
-				st, err := group()
+			return c.showGroup(cmd, func(st coordinator.GroupStatus, note string) screen.View {
 				v := view.JobsOf(st, f)
-				v.Note = c.describeEmpty(ctx, &st)
-				return v, err
+				v.Note = note
+				return v
 			})
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),
@@ -68,20 +68,30 @@ that was claimed or skipped. OK/FAIL/SKIP are runs since the job was created.`,
 	return settings.Limit(cmd, output...)
 }
 
-// describeEmpty returns what to check if a group has no records, "" if it has some.
-func (c *commands) describeEmpty(ctx context.Context, st *coordinator.GroupStatus) string {
-	if !view.IsEmpty(st) {
-		return ""
+// showGroup prints a screen of the group. Note is for a group without a fleet: what is missing. Then, the exit code is Usage.
+func (c *commands) showGroup(cmd *cobra.Command, of func(st coordinator.GroupStatus, note string) screen.View) error {
+	note := ""
+	err := c.show(cmd, func(ctx context.Context, _ *coordinator.Operator, group group) (screen.View, error) {
+		st, err := group()
+		if note = ""; err == nil && view.IsEmpty(&st) {
+			note, err = c.s.DescribeAbsence(ctx)
+		}
+		return of(st, note), err
+	})
+	if err == nil && note != "" {
+		return &exit.Error{Code: exit.Usage}
 	}
-	reg, err := c.s.Connect(ctx)
-	if err != nil {
-		return ""
-	}
-	groups, err := coordinator.Groups(ctx, reg, c.s.Namespace)
-	if err != nil {
-		return ""
-	}
-	return view.DescribeEmpty(st, groups)
+	return err
+}
+
+// showUnlessAbsent is show, and fails if the group has no fleet.
+func (c *commands) showUnlessAbsent(cmd *cobra.Command, read screen.Read) error {
+	return c.show(cmd, func(ctx context.Context, op *coordinator.Operator, group group) (screen.View, error) {
+		if note, err := c.s.DescribeAbsence(ctx); err != nil || note != "" {
+			return nil, cmp.Or(err, exit.Usagef("%s", note))
+		}
+		return read(ctx, op, group)
+	})
 }
 
 func (c *commands) job() *cobra.Command {
@@ -133,11 +143,11 @@ func (c *commands) shards() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var chosen shardset.Set
 			for _, text := range args[1:] {
-				set, err := shardset.Parse(text)
+				shards, err := settings.ParseShards(text)
 				if err != nil {
-					return exit.Usagef("shard is %q, not a number or a range as 7-9", text)
+					return exit.Usagef("shard is %q: %w", text, err)
 				}
-				chosen = chosen.Union(set)
+				chosen = chosen.Union(shardset.Of(shards...))
 			}
 			return c.show(cmd, func(ctx context.Context, op *coordinator.Operator, _ group) (screen.View, error) {
 				st, err := op.Status(ctx, args[0])
@@ -169,11 +179,10 @@ func (c *commands) instances() *cobra.Command {
 		Short: "List the instances: state, shards, runs, clock, labels",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.show(cmd, func(ctx context.Context, _ *coordinator.Operator, group group) (screen.View, error) {
-				st, err := group()
+			return c.showGroup(cmd, func(st coordinator.GroupStatus, note string) screen.View {
 				v := view.InstancesOf(st)
-				v.Note = c.describeEmpty(ctx, &st)
-				return v, err
+				v.Note = note
+				return v
 			})
 		},
 		ValidArgsFunction: complete.Of(),
@@ -188,7 +197,7 @@ func (c *commands) decisions() *cobra.Command {
 owner or with a problem. Records keep the last eight of each job.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.show(cmd, func(ctx context.Context, op *coordinator.Operator, group group) (screen.View, error) {
+			return c.showUnlessAbsent(cmd, func(ctx context.Context, op *coordinator.Operator, group group) (screen.View, error) {
 				return readDecisions(ctx, op, args, group)
 			})
 		},
@@ -230,7 +239,7 @@ func (c *commands) acts() *cobra.Command {
 Without JOB, it lists the latter. Records keep the last 32 of each.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.show(cmd, func(ctx context.Context, op *coordinator.Operator, _ group) (screen.View, error) {
+			return c.showUnlessAbsent(cmd, func(ctx context.Context, op *coordinator.Operator, _ group) (screen.View, error) {
 				ofGroup, err := op.Acts(ctx, "")
 				if err != nil {
 					return nil, err

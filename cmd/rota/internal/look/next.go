@@ -43,7 +43,7 @@ that schedule, and needs no registry.`,
 			if len(args) == 0 {
 				return c.showSchedule(cmd, &o)
 			}
-			if o.names() > 0 {
+			if o.names() > 0 || o.in != "" {
 				return exit.Usagef("a job and a schedule are named: next shows one of them")
 			}
 			return c.show(cmd, func(ctx context.Context, op *coordinator.Operator, _ group) (screen.View, error) {

@@ -24,16 +24,18 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/shell"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
 	"github.com/rota-dev/rota/history"
-	"github.com/rota-dev/rota/internal/shardset"
 )
 
 // Commands returns the commands.
 func Commands(s *settings.Settings) []*cobra.Command {
-	c := &commands{Source{s: s}}
+	c := &commands{Source: Source{s: s}}
 	return []*cobra.Command{c.fires(), c.runs()}
 }
 
-type commands struct{ Source }
+type commands struct {
+	Source
+	unknown bool // the history has nothing of the job
+}
 
 // Source finds the database of the history of a group.
 type Source struct {
@@ -214,7 +216,10 @@ func (c *commands) show(cmd *cobra.Command, read func(context.Context, history.R
 	}); err != nil {
 		return err
 	}
-	return screen.Print(cmd.OutOrStdout(), v, c.s.Output, screen.TimesOf(c.s))
+	if err := screen.Print(cmd.OutOrStdout(), v, c.s.Output, screen.TimesOf(c.s)); err != nil || !c.unknown {
+		return err
+	}
+	return &exit.Error{Code: exit.NoJob}
 }
 
 func (c *commands) fires() *cobra.Command {
@@ -235,16 +240,25 @@ session; repeated are attempts after the first, which are retries, or made again
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			age, err := parseAge(since)
+			if err == nil {
+				err = checkLimit(limit)
+			}
 			if err != nil {
 				return &exit.Error{Code: exit.Usage, Err: err}
 			}
 			return c.show(cmd, func(ctx context.Context, r history.Reader) (screen.View, error) {
 				now := time.Now()
 				fires, err := r.Fires(ctx, history.FiresQuery{Job: args[0], Since: now.Add(-age), Limit: limit})
+				note := ""
+				if err == nil && len(fires) == 0 {
+					note, err = c.describeUnknown(ctx, cmd, r, args[0])
+				}
 				if failed {
 					fires = slices.DeleteFunc(fires, func(f history.Fire) bool { return f.Failed+f.Crashed+f.Unfinished == 0 })
 				}
-				return view.FiresOf(args[0], fires, now), err
+				v := view.FiresOf(args[0], fires, now)
+				v.Note = note
+				return v, err
 			})
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),
@@ -258,11 +272,12 @@ session; repeated are attempts after the first, which are retries, or made again
 
 // runsOptions are the flags of runs.
 type runsOptions struct {
-	fire, shards, since string
-	trigger             uint64
-	failed, slowest     bool
-	tail                bool
-	limit               int
+	fire, since     string
+	shards          settings.Shards
+	trigger         uint64
+	failed, slowest bool
+	tail            bool
+	limit           int
 }
 
 func (c *commands) runs() *cobra.Command {
@@ -284,7 +299,7 @@ slowest of each fire. Of a failed run it has the last 4 KiB of the output, which
 			if err != nil {
 				return err
 			}
-			read, err := o.query(args[0], fire)
+			read, err := c.query(cmd, &o, args[0], fire)
 			if err != nil {
 				return &exit.Error{Code: exit.Usage, Err: err}
 			}
@@ -294,9 +309,10 @@ slowest of each fire. Of a failed run it has the last 4 KiB of the output, which
 	}
 	c.AddFileFlag(cmd)
 	f := cmd.Flags()
+	f.SetNormalizeFunc(settings.RenameFlag("shards", "shard"))
 	f.StringVar(&o.fire, "fire", "", "the instant of a fire: RFC 3339, or a time of day in UTC, as 14:00 (with --time local, in the local zone)")
 	f.Uint64Var(&o.trigger, "trigger", 0, "with --fire: only the runs of the trigger of that number")
-	f.StringVar(&o.shards, "shard", "", "only these shards, such as 3,7-9")
+	f.Var(&o.shards, "shard", "only these shards, such as 3,7-9")
 	f.StringVar(&o.since, "since", "1d", "with --failed and --slowest: how far back, such as 90m or 7d")
 	f.BoolVar(&o.failed, "failed", false, "runs that did not succeed, the latest first")
 	f.BoolVar(&o.slowest, "slowest", false, "the longest runs")
@@ -307,14 +323,13 @@ slowest of each fire. Of a failed run it has the last 4 KiB of the output, which
 }
 
 // query returns a function that reads the selected runs.
-func (o *runsOptions) query(job string, fire time.Time) (func(context.Context, history.Reader) (screen.View, error), error) {
+func (c *commands) query(cmd *cobra.Command, o *runsOptions, job string, fire time.Time) (func(context.Context, history.Reader) (screen.View, error), error) {
 	age, err := parseAge(o.since)
+	if err == nil {
+		err = checkLimit(o.limit)
+	}
 	if err != nil {
 		return nil, err
-	}
-	shards, err := shardset.Parse(o.shards)
-	if o.shards != "" && err != nil {
-		return nil, fmt.Errorf("--shard: %w", err)
 	}
 	return func(ctx context.Context, r history.Reader) (screen.View, error) {
 		now := time.Now()
@@ -337,13 +352,41 @@ func (o *runsOptions) query(job string, fire time.Time) (func(context.Context, h
 		default:
 			runs, err = r.Last(ctx, job)
 		}
-		if o.shards != "" {
-			runs = slices.DeleteFunc(runs, func(r history.Run) bool { return !shards.Has(r.Shard) })
+		if o.shards != nil {
+			runs = slices.DeleteFunc(runs, func(r history.Run) bool { return !slices.Contains(o.shards, r.Shard) })
+		}
+		note := ""
+		if err == nil && len(runs)+len(skips) == 0 {
+			note, err = c.describeUnknown(ctx, cmd, r, job)
 		}
 		v := view.HistoryRunsOf(job, runs, skips, now)
+		v.Note = note
 		v.Tail = o.tail
 		return v, err
 	}, nil
+}
+
+// describeUnknown returns a note if the history has nothing of a job, "" if it has something.
+func (c *commands) describeUnknown(ctx context.Context, cmd *cobra.Command, r history.Reader, job string) (string, error) {
+	fires, err := r.Fires(ctx, history.FiresQuery{Job: job, Limit: 1})
+	if err != nil || len(fires) > 0 {
+		return "", err
+	}
+	runs, err := r.Last(ctx, job)
+	if err != nil || len(runs) > 0 {
+		return "", err
+	}
+	c.unknown = true
+	src, err := c.find(cmd)
+	return fmt.Sprintf("The history %s has nothing of job %q in %s/%s: check the name, -n and -g.", historyurl.Redact(src.url), job, src.namespace, src.group), err
+}
+
+// checkLimit returns an error for a number of rows that is none.
+func checkLimit(limit int) error {
+	if limit < 1 {
+		return fmt.Errorf("--limit is %d, below 1", limit)
+	}
+	return nil
 }
 
 // parseAge parses a duration that may also be in days, as 7d.

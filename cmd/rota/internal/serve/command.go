@@ -17,8 +17,10 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/jobsfile"
 	"github.com/rota-dev/rota/cmd/rota/internal/secret"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
+	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/registryurl"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
 )
 
 // RunCommand returns the command "rota run". Clock returns the time of day for its instance; nil means
@@ -125,9 +127,9 @@ func ValidateCommand(schemes registryurl.Schemes) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate FILE",
 		Short: "Check a file of jobs, and show their next fires",
-		Long: `Validate reads a file as rota run does, and prints the jobs with their next fires. If the
-file has problems, it prints all of them, each with line, column, key and rule, and
-returns exit code 2.
+		Long: `Validate reads a file and the environment as rota run does, and prints the registry, namespace and
+group, and the jobs with their next fires. If the file has problems, it prints all of them, each
+with line, column, key and rule, and returns exit code 2.
 
 Programs, and files and variables with secrets, must exist on this host, for a job with run_on
 only if --label gives its labels. With --no-lookup they need not exist.`,
@@ -147,11 +149,12 @@ only if --label gives its labels. With --no-lookup they need not exist.`,
 			if fires < 1 {
 				return exit.Usagef("--fires is %d, below 1", fires)
 			}
+			o := &options{schemes: schemes, env: os.Environ(), labels: labels, secrets: &secret.Masker{}, log: slog.New(slog.DiscardHandler)}
 			host := jobsfile.Host{Schemes: schemes}
 			if !noLookup {
-				host = (&options{schemes: schemes, env: os.Environ(), labels: labels, secrets: &secret.Masker{}}).hostOfRun()
+				host = o.hostOfRun()
 			}
-			return validate(cmd, args[0], host, fires, time.Now())
+			return o.validate(cmd, args[0], host, fires, time.Now())
 		},
 	}
 	f := cmd.Flags()
@@ -163,7 +166,7 @@ only if --label gives its labels. With --no-lookup they need not exist.`,
 }
 
 // validate checks a file and prints its jobs.
-func validate(cmd *cobra.Command, path string, host jobsfile.Host, fires int, now time.Time) error {
+func (o *options) validate(cmd *cobra.Command, path string, host jobsfile.Host, fires int, now time.Time) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return &exit.Error{Code: exit.Usage, Err: err}
@@ -177,6 +180,10 @@ func validate(cmd *cobra.Command, path string, host jobsfile.Host, fires int, no
 	if err != nil {
 		return &exit.Error{Code: exit.Usage, Err: err}
 	}
+	t, err := o.checkTarget(f, host.Programs)
+	if err != nil {
+		return err
+	}
 	if host.Programs {
 		if err := f.History.CheckDirectory(); err != nil {
 			return &exit.Error{Code: exit.Usage, Err: fmt.Errorf("%s: %w", path, err)}
@@ -189,13 +196,28 @@ func validate(cmd *cobra.Command, path string, host jobsfile.Host, fires int, no
 			}
 		}
 	}
-	for _, warning := range slices.Concat(f.Warnings, f.Notes, listUnknownFollowed(f), listEnded(f, now), (&options{env: os.Environ()}).listOverruled(f)) {
+	for _, warning := range slices.Concat(f.Warnings, f.Notes, listUnknownFollowed(f), listEnded(f, now), o.listOverruled(f)) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
 	}
-	text, err := describe(path, f, fires, now)
+	text, err := describe(path, f, t, fires, now)
 	if err != nil {
 		return err
 	}
 	_, err = io.Copy(cmd.OutOrStdout(), strings.NewReader(text))
 	return err
+}
+
+// checkTarget returns where an instance with the file would join. It reads the credentials only if lookup is set.
+func (o *options) checkTarget(f *jobsfile.File, lookup bool) (target, error) {
+	t, err := o.targetOf(f)
+	if err != nil {
+		return target{}, err
+	}
+	if _, err := executor.New(memory.New().Client("check"), t.namespace, executor.Options{Group: t.group, Logger: o.log}); err != nil {
+		return target{}, &exit.Error{Code: exit.Usage, Err: err}
+	}
+	if lookup {
+		_, err = o.connectionOf(t)
+	}
+	return t, err
 }

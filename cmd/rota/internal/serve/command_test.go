@@ -43,7 +43,7 @@ jobs:
   by-hand: {on: trigger, command: [/bin/echo, g]}
   next: {after: [settle, tenants, once], command: [/bin/echo, h]}
 `)
-	got, err := describe("jobs.yaml", f, 2, time.Date(2026, 11, 23, 6, 0, 0, 0, time.UTC))
+	got, err := describe("jobs.yaml", f, targetOf(t, f), 2, time.Date(2026, 11, 23, 6, 0, 0, 0, time.UTC))
 	require.NoError(t, err)
 	for _, j := range f.Jobs {
 		got = strings.ReplaceAll(got, j.Digest[:8], "12345678")
@@ -68,6 +68,42 @@ next                    1       after settle, tenants, once       12345678  afte
 	_, table, _ := strings.Cut(got, "\n\n")
 	for line := range strings.Lines(table) {
 		assert.LessOrEqual(t, utf8.RuneCountInString(line), 101, line)
+	}
+}
+
+// targetOf returns where an instance with a file joins, without an environment.
+func targetOf(t *testing.T, f *jobsfile.File) target {
+	t.Helper()
+	to, err := (&options{}).targetOf(f)
+	require.NoError(t, err)
+	return to
+}
+
+// Validate has the precedence of rota run: a variable of the environment goes before the file.
+func TestValidate_HonoursTheEnvironment(t *testing.T) {
+	path := writeFile(t, "registry: etcd://file\nnamespace: file\njobs:\n  a: {every: 1m, command: [/bin/echo]}\n")
+	t.Setenv("ROTA_REGISTRY", "zk://zk1,zk2")
+	t.Setenv("ROTA_NAMESPACE", "billing")
+	t.Setenv("ROTA_GROUP", "night")
+	for _, more := range []string{"--label=a=b", "--no-lookup"} {
+		out, err := execute(t, path, more)
+		require.NoError(t, err)
+		assert.Contains(t, out, "namespace billing, group night, registry zk://zk1,zk2, digest")
+		assert.Contains(t, out, "warning: registry is zk://zk1,zk2 by ROTA_REGISTRY; the file has etcd://file")
+	}
+	for _, c := range []struct{ name, value, want string }{
+		{"ROTA_REGISTRY", "redis://a", `the registry is "redis://a", not memory`},
+		{"ROTA_NAMESPACE", "a//b", "namespace: invalid key"},
+		{"ROTA_GROUP", "a/b", "group: invalid key"},
+		{"ROTA_PASSWORD_FILE", "/no/such/file", "credentials of the registry: open /no/such/file"},
+		{"ROTA_TLS_CA_FILE", "/no/such/ca", "credentials of the registry: "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Setenv(c.name, c.value)
+			_, err := execute(t, path)
+			require.ErrorContains(t, err, c.want)
+			assert.Equal(t, exit.Usage, exit.CodeOf(err))
+		})
 	}
 }
 

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/historyurl"
 	"github.com/rota-dev/rota/cmd/rota/internal/jobsfile"
+	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/schedule"
 )
 
@@ -21,8 +21,8 @@ const (
 	firesWidth    = 24
 )
 
-// describe returns a table of the jobs of a file, with their next fires after now.
-func describe(path string, f *jobsfile.File, fires int, now time.Time) (string, error) {
+// describe returns a table of the jobs of a file, with their next fires after now, and where an instance would join.
+func describe(path string, f *jobsfile.File, t target, fires int, now time.Time) (string, error) {
 	rows := [][]string{{"JOB", "SHARDS", "SCHEDULE", "DIGEST", "NEXT FIRES"}}
 	for _, j := range f.Jobs {
 		next, err := nextFires(j.Schedule, fires, now)
@@ -37,16 +37,12 @@ func describe(path string, f *jobsfile.File, fires int, now time.Time) (string, 
 			rows = append(rows, row)
 		}
 	}
-	what := "jobs"
-	if len(f.Jobs) == 1 {
-		what = "job"
-	}
-	stores := "registry " + cmp.Or(f.Registry.URL, "memory")
+	stores := "registry " + t.url
 	if f.History.URL != "" {
 		stores += ", history " + historyurl.Redact(f.History.URL)
 	}
-	title := fmt.Sprintf("%s is valid: %d %s, revision %d, namespace %s, group %s, %s, digest %s\n\n", path, len(f.Jobs), what,
-		f.Revision, cmp.Or(f.Namespace, "default"), cmp.Or(f.Group, "default"), stores, f.Digest())
+	title := fmt.Sprintf("%s is valid: %s, revision %d, namespace %s, group %s, %s, digest %s\n\n", path, count.Of(len(f.Jobs), "job"),
+		f.Revision, t.namespace, t.group, stores, f.Digest())
 	return title + alignColumns(rows), nil
 }
 

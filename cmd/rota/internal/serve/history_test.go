@@ -183,7 +183,7 @@ func TestReload_RefusesAnotherHistory(t *testing.T) {
 
 func TestDescribe_NamesTheHistory(t *testing.T) {
 	f := file(t, "history: postgres://rota@db/runs?sslmode=require\n"+hello)
-	got, err := describe("jobs.yaml", f, 1, time.Now())
+	got, err := describe("jobs.yaml", f, targetOf(t, f), 1, time.Now())
 	require.NoError(t, err)
 	assert.Contains(t, got, "registry memory, history postgres://rota@db/runs, digest ")
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -107,26 +108,42 @@ func applies(cmd *cobra.Command, flag string) bool {
 	return !limited || slices.Contains(strings.Split(list, ","), flag)
 }
 
-// selections are flags without which a command is about all shards. An empty value is that of a variable which is not set.
-var selections = []string{"shard", "shards", "owner"}
-
-// CheckFlags returns an error if a global flag is set that does not apply to cmd, or a selection is empty.
-func (s *Settings) CheckFlags(cmd *cobra.Command) error {
+// CheckLine returns an error if a global flag is set that does not apply to cmd, or if a flag or an argument is empty, or a
+// duration negative.
+func (s *Settings) CheckLine(cmd *cobra.Command, args []string) error {
 	var errs []error
 	cmd.InheritedFlags().VisitAll(func(f *pflag.Flag) {
 		if f.Changed && s.flags.Lookup(f.Name) == f && !applies(cmd, f.Name) {
 			errs = append(errs, fmt.Errorf("--%s does not apply to %q", f.Name, cmd.CommandPath()))
 		}
 	})
-	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Changed && f.Value.String() == "" && slices.Contains(selections, f.Name) {
-			errs = append(errs, fmt.Errorf("--%s is empty: leave it out for all", f.Name))
+	cmd.Flags().Visit(func(f *pflag.Flag) { errs = append(errs, checkEmpty(f), checkDuration(f)) })
+	for i, arg := range args {
+		if arg == "" {
+			errs = append(errs, fmt.Errorf("argument %d of %q is empty", i+1, cmd.Use))
 		}
-	})
-	if len(errs) > 0 {
-		return &exit.Error{Code: exit.Usage, Err: errors.Join(errs...)}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return &exit.Error{Code: exit.Usage, Err: err}
 	}
 	return nil
+}
+
+// usageCode is the annotation of a command whose exit code for a wrong command line is not exit.Usage.
+const usageCode = "rota-usage-code"
+
+// SetUsageCode sets the exit code of a command whose command line is refused.
+func SetUsageCode(cmd *cobra.Command, code int) *cobra.Command {
+	cmd.Annotations[usageCode] = strconv.Itoa(code)
+	return cmd
+}
+
+// UsageCode returns the exit code of a command whose command line is refused.
+func UsageCode(cmd *cobra.Command) int {
+	if code, err := strconv.Atoi(cmd.Annotations[usageCode]); err == nil {
+		return code
+	}
+	return exit.Usage
 }
 
 // showApplicableFlags makes the help of each command omit global flags that do not apply.

@@ -189,7 +189,7 @@ func CheckFailed(err error, now time.Time) Check {
 
 // Nagios returns the line of a Nagios plugin, with performance data after the bar.
 func (v Check) Nagios() string {
-	text := fmt.Sprintf("%s of %s", countOf(v.Total, "job"), v.Name)
+	text := fmt.Sprintf("%s of %s/%s", countOf(v.Total, "job"), v.Namespace, v.Name)
 	if len(v.Reasons) > 0 {
 		shown := v.Reasons[:min(len(v.Reasons), 5)]
 		text = strings.Join(shown, "; ")

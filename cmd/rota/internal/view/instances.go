@@ -134,9 +134,7 @@ func (v Instances) Screen(t Times) Screen {
 	if len(v.Instances) == 0 {
 		s = Screen{{Lines: []string{"no instances"}}}
 	}
-	if v.Note != "" {
-		s = append(s, Section{Lines: []string{v.Note}})
-	}
+	s = append(s, noteSection(v.Note))
 	if len(v.DisabledNames)+len(v.DisabledHosts) > 0 {
 		var lines []string
 		if len(v.DisabledNames) > 0 {

@@ -130,12 +130,16 @@ func describeState(j *coordinator.JobSummary, states []string) string {
 	case Stopped:
 		return "by trigger only"
 	case New:
-		if j.Paused {
-			return "paused, not planned"
-		}
 		return "not planned"
 	}
-	text := states[0]
+	return states[0] + describeRest(j, states)
+}
+
+// describeRest returns what follows the state of a job without a fault, such as ", 2 disabled".
+func describeRest(j *coordinator.JobSummary, states []string) (text string) {
+	if has(states, New) {
+		text = ", not planned"
+	}
 	if j.Disabled > 0 {
 		text += fmt.Sprintf(", %d disabled", j.Disabled)
 	}
@@ -165,9 +169,7 @@ func (v Jobs) Screen(t Times) Screen {
 	if len(v.Jobs) == 0 {
 		s = Screen{{Lines: []string{"no jobs"}}}
 	}
-	if v.Note != "" {
-		s = append(s, Section{Lines: []string{v.Note}})
-	}
+	s = append(s, noteSection(v.Note))
 	return append(s, alertSection(v.Alerts), unreadableSection(v.Unreadable))
 }
 
@@ -186,17 +188,22 @@ func (v Jobs) table(t Times) Table {
 
 // describe returns the state in words, with who paused the job.
 func (j *Job) describe() string {
+	of := ""
 	switch {
 	case j.RetiredBy != nil && j.RetiredBy.By != "":
-		return j.Text + " by " + j.RetiredBy.By
+		of = " by " + j.RetiredBy.By
 	case !has(j.States, Paused):
-		return j.Text
+	case j.State == Problem: // whose text may be cut
+		return Paused + ", " + j.Text
 	case j.State != Paused: // a graver state does not hide the pause
 		return j.Text + ", paused"
 	case j.GroupPaused:
-		return j.Text + " with the group"
+		of = " with the group"
 	case j.PausedBy != nil && j.PausedBy.By != "":
-		return j.Text + " by " + j.PausedBy.By
+		of = " by " + j.PausedBy.By
+	}
+	if rest, ok := strings.CutPrefix(j.Text, j.State); ok {
+		return j.State + of + rest
 	}
 	return j.Text
 }

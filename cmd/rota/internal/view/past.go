@@ -16,17 +16,18 @@ type Fires struct {
 	At      time.Time      `json:"at"`
 	Job     string         `json:"job"`
 	Fires   []history.Fire `json:"fires"` // the latest first
+	Note    string         `json:"note,omitempty"`
 }
 
 // FiresOf returns fires of a job.
 func FiresOf(job string, fires []history.Fire, now time.Time) Fires {
-	return Fires{Version, now, job, orEmpty(fires)}
+	return Fires{Version: Version, At: now, Job: job, Fires: orEmpty(fires)}
 }
 
 // Screen returns the table of the fires.
 func (v Fires) Screen(t Times) Screen {
 	if len(v.Fires) == 0 {
-		return Screen{{Lines: []string{"no fires"}}}
+		return Screen{{Lines: []string{"no fires"}}, noteSection(v.Note)}
 	}
 	table := Table{Columns: columns("FIRE", "WHEN", "LATE", "TOOK", "OK", "FAILED", "SKIPPED", "~NOTE", "+SLOWEST", "+ITEMS", "+END")}
 	for i := range v.Fires {
@@ -112,6 +113,7 @@ type HistoryRuns struct {
 	Runs    []history.Run `json:"runs"`
 	// Skipped has, for the runs of a fire, the records of runs that were skipped: of the fire, or of it and others at once.
 	Skipped []history.Fire `json:"skipped,omitempty"`
+	Note    string         `json:"note,omitempty"`
 	Tail    bool           `json:"-"` // show the output that the history keeps of each run
 }
 
@@ -128,7 +130,7 @@ func (v HistoryRuns) Screen(t Times) Screen {
 		skipped.Lines = append(skipped.Lines, describeSkipped(&v.Skipped[i], t))
 	}
 	if len(v.Runs) == 0 {
-		return Screen{{Lines: []string{"no runs"}}, skipped}
+		return Screen{{Lines: []string{"no runs"}}, skipped, noteSection(v.Note)}
 	}
 	table := Table{Columns: columns("SHARD", "FIRE", "TRY", "~INSTANCE", "ENDED", "TOOK", "OUTCOME", "~ERROR", "+REASON", "+FENCE", "+ITEMS", "+TRACE")}
 	for _, r := range v.Runs {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/internal/count"
 )
 
 // Version is the version of the JSON form of all views. It is raised when a field changes its meaning
@@ -179,14 +180,9 @@ func ShortSchedule(text string) string {
 }
 
 // CountOf returns "1 fire" or "2 fires".
-func CountOf(n int, thing string) string { return countOf(n, thing) }
+func CountOf(n int, thing string) string { return count.Of(n, thing) }
 
-func countOf(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}
+func countOf(n int, thing string) string { return count.Of(n, thing) }
 
 // orEmpty returns a list that is not nil, so that it is [] in JSON.
 func orEmpty[T any](list []T) []T {

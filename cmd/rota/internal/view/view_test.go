@@ -78,7 +78,7 @@ func TestStates(t *testing.T) {
 		{coordinator.JobSummary{Shards: 4, Expired: 2, ExpiredOwners: []string{"a"}, Failing: []int{1}}, Failing, "failing: shard 1"},
 		{coordinator.JobSummary{Shards: 4, ScheduleStopped: true}, Stopped, "by trigger only"},
 		{coordinator.JobSummary{}, New, "not planned"},
-		{coordinator.JobSummary{Paused: true}, Paused, "paused"},
+		{coordinator.JobSummary{Paused: true}, Paused, "paused, not planned"},
 	} {
 		states := statesOf(&c.job, now, LateAfter)
 		assert.Equal(t, []string{c.first, c.text}, []string{states[0], describeState(&c.job, states)})
@@ -178,6 +178,27 @@ func TestShards(t *testing.T) {
 	assert.Equal(t, "paused", ShardsOf(st, "c", time.Time{}).Shards[0].State)
 }
 
+// Who paused a job follows the state, before what else there is to know.
+func TestJobs_DescribesSeveralStatesAtOnce(t *testing.T) {
+	by := coordinator.Act{At: time.Unix(1, 0), By: "kim"}
+	const problem = "no live instance that offers the job has the labels gpu=yes"
+	for want, j := range map[string]coordinator.JobSummary{
+		"paused by kim, 2 disabled, differs on web-3":         {Shards: 4, Paused: true, HeldBy: by, Disabled: 2, Differs: []string{"web-3"}},
+		"paused with the group, 1 disabled":                   {Shards: 4, Paused: true, GroupPaused: true, HeldBy: by, Disabled: 1},
+		"paused, 1 disabled":                                  {Shards: 4, Paused: true, Disabled: 1},
+		"retiring by kim, 1 disabled, differs on 2 instances": {Shards: 4, RetiredBy: by, Disabled: 1, Differs: []string{"a", "b"}},
+		"paused by kim, not planned":                          {Paused: true, HeldBy: by},
+		"not planned":                                         {},
+		"ok, 1 disabled":                                      {Shards: 4, Disabled: 1},
+		"failing: shard 2, paused":                            {Shards: 4, Failing: []int{2}, Paused: true, HeldBy: by, Disabled: 1},
+		"paused, " + problem:                                  {Shards: 4, Problem: problem, Paused: true, HeldBy: by},
+		"web-1 expired":                                       {Shards: 4, Expired: 1, ExpiredOwners: []string{"web-1"}, Disabled: 1},
+	} {
+		v := jobOf(&j, time.Now(), LateAfter)
+		assert.Equal(t, want, v.describe())
+	}
+}
+
 func TestJobsFilter_Check(t *testing.T) {
 	assert.NoError(t, JobsFilter{Glob: "a*", State: Late}.Check())
 	assert.ErrorContains(t, JobsFilter{Glob: "a["}.Check(), `pattern "a["`)
@@ -196,7 +217,7 @@ func TestCheckOf(t *testing.T) {
 		{coordinator.GroupStatus{Namespace: "biling"}, CheckUnknown, `ROTA UNKNOWN - group "default" of namespace "biling" has no records: check -n, -g and the address of the registry | jobs=0 instances=0`},
 		{coordinator.GroupStatus{Leader: leader, Instances: live}, CheckUnknown, "ROTA UNKNOWN - the group has no job |"},
 		{coordinator.GroupStatus{Jobs: []coordinator.JobSummary{{Shards: 1}}}, CheckCritical, "ROTA CRITICAL - no leader"},
-		{coordinator.GroupStatus{Leader: leader, Jobs: []coordinator.JobSummary{{Shards: 1, Paused: true}}}, CheckOK, "ROTA OK - 1 job of default"},
+		{coordinator.GroupStatus{Namespace: "billing", Leader: leader, Jobs: []coordinator.JobSummary{{Shards: 1, Paused: true}}}, CheckOK, "ROTA OK - 1 job of billing/default"},
 		{coordinator.GroupStatus{Leader: leader, Jobs: []coordinator.JobSummary{{Job: "j", Shards: 1, Failing: []int{0}}}}, CheckWarning, "ROTA WARNING - j: failing: shard 0"},
 		{
 			coordinator.GroupStatus{Leader: leader, Jobs: []coordinator.JobSummary{{Job: "a|b", Shards: 1, Overdue: now.Add(-6 * time.Minute)}}},
@@ -214,7 +235,7 @@ func TestCheckOf(t *testing.T) {
 
 func TestCheckOf_FindsFewerJobsOrInstancesThanExpected(t *testing.T) {
 	st := coordinator.GroupStatus{
-		Group: "default", Leader: coordinator.LeaderStatus{Instance: "a"}, Jobs: []coordinator.JobSummary{{Job: "j", Shards: 1}},
+		Namespace: "billing", Group: "default", Leader: coordinator.LeaderStatus{Instance: "a"}, Jobs: []coordinator.JobSummary{{Job: "j", Shards: 1}},
 		Instances: []coordinator.InstanceStatus{{Instance: "a", Alive: true}, {Instance: "b"}},
 	}
 	for _, c := range []struct {
@@ -222,18 +243,18 @@ func TestCheckOf_FindsFewerJobsOrInstancesThanExpected(t *testing.T) {
 		code   int
 		want   string
 	}{
-		{CheckLimits{MinJobs: 1, MinInstances: 1}, CheckOK, "1 job of default | jobs=1 instances=1"},
+		{CheckLimits{MinJobs: 1, MinInstances: 1}, CheckOK, "1 job of billing/default | jobs=1 instances=1"},
 		{CheckLimits{MinJobs: 2}, CheckCritical, "1 job, at least 2 expected"},
 		{CheckLimits{MinInstances: 2}, CheckCritical, "1 live instance, at least 2 expected"},
 		{CheckLimits{MinJobs: 1, Jobs: JobsFilter{Glob: "setle"}}, CheckUnknown, `the group has no job "setle"`},
-		{CheckLimits{Jobs: JobsFilter{Glob: "setle"}}, CheckOK, "0 jobs of default"},
+		{CheckLimits{Jobs: JobsFilter{Glob: "setle"}}, CheckOK, "0 jobs of billing/default"},
 	} {
 		c.limits.MaxLate = time.Minute
 		v := CheckOf(st, c.limits)
 		assert.Equal(t, c.code, v.Code, c.want)
 		assert.Contains(t, v.Nagios(), c.want)
 	}
-	assert.Contains(t, CheckOf(st, CheckLimits{MinJobs: 2}).Prometheus(), "rota_check_up{rota_namespace=\"\",rota_group=\"default\"} 1")
+	assert.Contains(t, CheckOf(st, CheckLimits{MinJobs: 2}).Prometheus(), "rota_check_up{rota_namespace=\"billing\",rota_group=\"default\"} 1")
 }
 
 // A problem of a plan is that of the leader that wrote it.

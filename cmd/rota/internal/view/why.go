@@ -194,6 +194,7 @@ type Diagnosis struct {
 	Version  int       `json:"version"`
 	At       time.Time `json:"at"`
 	Findings []Finding `json:"findings"`
+	Note     string    `json:"note,omitempty"` // why there is nothing to diagnose
 }
 
 // Finding is coordinator.Finding.
@@ -208,7 +209,7 @@ type Finding struct {
 
 // DiagnosisOf returns the view of a diagnosis.
 func DiagnosisOf(d coordinator.Diagnosis) Diagnosis {
-	v := Diagnosis{Version, d.At, []Finding{}}
+	v := Diagnosis{Version: Version, At: d.At, Findings: []Finding{}}
 	for _, f := range d.Findings {
 		v.Findings = append(v.Findings, Finding{f.Severity.String(), string(f.Kind), f.Job, string(f.Key), f.What, f.Do})
 	}
@@ -227,10 +228,10 @@ func (v Diagnosis) Screen(Times) Screen {
 			{f.Severity, strings.TrimSpace(f.Kind + "  " + of)}, {"  what", f.What}, {"  do", f.Do},
 		}})
 	}
-	if len(s) == 0 {
+	if len(s) == 0 && v.Note == "" {
 		s = Screen{{Lines: []string{"nothing found"}}}
 	}
-	return s
+	return append(s, noteSection(v.Note))
 }
 
 // Names returns the kinds of the findings.

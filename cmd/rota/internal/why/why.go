@@ -3,6 +3,7 @@
 package why
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -135,7 +136,7 @@ func readOutcomes(ctx context.Context, cmd *cobra.Command, source *past.Source, 
 }
 
 func (c *commands) moves() *cobra.Command {
-	var without []string
+	var without settings.Names
 	var with int
 	var labels map[string]string
 	cmd := &cobra.Command{
@@ -158,13 +159,16 @@ nothing. Without flags, it shows the moves that are about to happen.`,
 				options = append(options, coordinator.OfJob(args[0]))
 			}
 			return c.show(cmd, func(ctx context.Context, op *coordinator.Operator) (screen.View, error) {
+				if note, err := c.s.DescribeAbsence(ctx); err != nil || note != "" {
+					return nil, cmp.Or(err, exit.Usagef("%s", note))
+				}
 				p, err := op.Moves(ctx, options...)
 				return view.MovesOf(p), err
 			}, func() error { return nil })
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),
 	}
-	cmd.Flags().StringSliceVar(&without, "without", nil, "instances that are left out")
+	cmd.Flags().Var(&without, "without", "instances that are left out")
 	cmd.Flags().IntVar(&with, "with", 0, "how many instances are added")
 	cmd.Flags().StringToStringVar(&labels, "label", nil, "labels of the added instances, as zone=a")
 	_ = cmd.RegisterFlagCompletionFunc("without", complete.Instances(c.s))
@@ -181,11 +185,19 @@ call repeats persists. It exits with 4 if there is an error among the findings.`
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var d coordinator.Diagnosis
+			var note string
 			return c.show(cmd, func(ctx context.Context, op *coordinator.Operator) (screen.View, error) {
 				var err error
-				d, err = op.Diagnose(ctx)
-				return view.DiagnosisOf(d), err
+				if d, err = op.Diagnose(ctx); err == nil && len(d.Findings) == 0 {
+					note, err = c.s.DescribeAbsence(ctx)
+				}
+				v := view.DiagnosisOf(d)
+				v.Note = note
+				return v, err
 			}, func() error {
+				if note != "" {
+					return &exit.Error{Code: exit.Usage}
+				}
 				if slices.ContainsFunc(d.Findings, func(f coordinator.Finding) bool { return f.Severity == coordinator.SeverityError }) {
 					return &exit.Error{Code: exit.NotMet}
 				}
