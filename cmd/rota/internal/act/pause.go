@@ -102,6 +102,13 @@ func (c *commands) pauseGroup(cmd *cobra.Command, until time.Time) error {
 		return err
 	}
 	return c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
+		note, err := c.s.DescribeAbsence(ctx)
+		if err != nil {
+			return err
+		}
+		if note != "" {
+			note += " The pause holds for its start."
+		}
 		text, set := "paused all jobs of the group", op.PauseGroup
 		if !until.IsZero() {
 			text += " until " + until.UTC().Format(time.RFC3339)
@@ -110,7 +117,7 @@ func (c *commands) pauseGroup(cmd *cobra.Command, until time.Time) error {
 		if err := set(ctx); err != nil {
 			return err
 		}
-		return c.print(cmd, view.Done{Verb: "pause", Text: text})
+		return c.print(cmd, view.Done{Verb: "pause", Text: text, Note: note})
 	})
 }
 

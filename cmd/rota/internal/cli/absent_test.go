@@ -47,6 +47,12 @@ func TestAbsentFleet(t *testing.T) {
 			assert.Empty(t, r.out, line)
 		}
 		assert.Equal(t, exit.Usage, f.run("dump -n nosuch").code)
+		r := f.run("pause --all --yes -n later")
+		assert.Equal(t, exit.OK, r.code, "it may come before the first start")
+		assert.Contains(t, r.out, "There is no fleet: etcd://store has no records below later/groups/default")
+		assert.Contains(t, r.out, " The pause holds for its start.\n")
+		assert.NotContains(t, f.run("pause --all --yes").out, "no fleet")
+		require.Equal(t, exit.OK, f.run("resume --all").code)
 
 		// A fleet without jobs is one, also when it has stopped.
 		assert.Equal(t, result{exit.OK, "nothing found\n", "# billing/default\n"}, f.run("doctor"))
@@ -59,7 +65,7 @@ func TestAbsentFleet(t *testing.T) {
 			require.NoError(t, first.Shutdown(ctx))
 			cancel()
 		}
-		r := f.run("doctor")
+		r = f.run("doctor")
 		assert.Equal(t, exit.NotMet, r.code)
 		assert.Contains(t, r.out, "the group has no leader")
 	})

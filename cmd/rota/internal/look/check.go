@@ -33,9 +33,9 @@ func (c *commands) check() *cobra.Command {
 Critical: a fire has been due for longer than --max-late, the group has no leader, it has fewer jobs
 or live instances than --min-jobs and --min-instances, or the store has lost records and nobody has
 run rota acknowledge. Warning: a job has a problem, shards without an owner, or shards whose last ended
-run failed; or a clock is wrong, or a record cannot be read. Unknown: the group could not be
-read, or no job was found: the namespace may be misspelt, or GLOB. With --min-jobs 0, a group without
-jobs is ok. Paused jobs are ok, and so is an instance that restarts, until a fire is late.`,
+run failed; or a clock is wrong, or a record cannot be read. Unknown: a flag is wrong, or the group
+could not be read, or no job was found: the namespace may be misspelt, or GLOB. With --min-jobs 0, a
+group without jobs is ok. Paused jobs are ok, and so is an instance that restarts, until a fire is late.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Jobs.Glob = strings.Join(args, "")
