@@ -36,6 +36,7 @@ func ExampleRun() {
 	// # billing/default
 	// no jobs
 	//
-	// Namespace "billing" has no live instances: check -n and the address of the registry.
-	// 0
+	// note  There is no fleet: mine://host has no records below billing/groups/default, nor the record
+	//       billing/meta. Check -n, -g and the address of the registry.
+	// 2
 }

@@ -95,7 +95,7 @@ func TestRun_PassesCredentialsOfAContext(t *testing.T) {
 		return memory.New().Client("a"), nil
 	}
 	code, _, errs := run(t, rotacmd.Options{Schemes: map[string]rotacmd.OpenFunc{"mine": open}}, "jobs")
-	assert.Equal(t, 0, code, errs)
+	assert.Equal(t, 2, code, errs) // there is no fleet
 	assert.Equal(t, "kim", got.Username)
 	assert.Equal(t, "s3cret", got.Password)
 	assert.Equal(t, "store", got.TLS.ServerName)
