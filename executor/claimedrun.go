@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/executor/internal/pool"
 	"github.com/rota-dev/rota/internal/record"
 )
 
@@ -33,11 +34,14 @@ func (c *claim) startDelay(shard int, now time.Time) time.Duration {
 	return min(c.Fire.Add(offset).Sub(now), offset)
 }
 
+// errNotBegun is the result of a run that is handed back before its instant.
+var errNotBegun = fmt.Errorf("%w before it began", coordinator.ErrHandedBack)
+
 // claimedRun is a claimed run until its end. It is one small allocation, since thousands of shards may have a run at one
 // instant.
 type claimedRun struct {
 	claim  *claim
-	task   task
+	task   pool.Task
 	signal yieldSignal
 	gate   gate
 	notes  runNotes
@@ -58,7 +62,7 @@ func (c *claimedRun) isRunning() bool { return !c.called.IsZero() && !c.returned
 
 // newRun returns another Run of c, since the handler may change the one that it was given.
 func (c *claimedRun) newRun() *Run {
-	r := c.claim.newRun(c.task.shard)
+	r := c.claim.newRun(c.task.Shard)
 	r.notes = &c.notes
 	if c.queued && r.Reason == Scheduled {
 		r.Reason = Queued
@@ -71,7 +75,7 @@ func (c *claimedRun) run() { reportResult(c.callHandler, c.reportEnd) }
 
 // endUnbegun ends a run whose handler was not called.
 func (c *claimedRun) endUnbegun(err error) {
-	ctx := c.task.ctx
+	ctx := c.task.Ctx
 	c.observeEnded(ctx, time.Time{}, outcomeOf(ctx, c.claim.program, err), err)
 	c.reportEnd(err)
 }
@@ -79,15 +83,15 @@ func (c *claimedRun) endUnbegun(err error) {
 // reportEnd reports the end of the run to the coordinator.
 func (c *claimedRun) reportEnd(err error) {
 	c.claim.e.claimed.remove(c)
-	c.claim.done(c.task.shard, err)
+	c.claim.done(c.task.Shard, err)
 }
 
 // callHandler calls the handler, unless it may not be called any more, and returns the result to report.
 func (c *claimedRun) callHandler() error {
 	p, began := c.claim.program, time.Now()
-	c.queued = began.Sub(c.task.added) > misfireGrace
+	c.queued = began.Sub(c.task.Added) > misfireGrace
 	defer c.gate.close()
-	ctx, end := context.WithCancelCause(c.task.ctx)
+	ctx, end := context.WithCancelCause(c.task.Ctx)
 	defer end(nil)
 	c.signal.setCancel(end)
 	if p.Timeout > 0 {
@@ -182,7 +186,7 @@ func (a *claimedRuns) add(c *claim, runs []*claimedRun) {
 		if a.closing {
 			r.signal.ask(ErrDraining)
 		}
-		all[r.task.shard] = r
+		all[r.task.Shard] = r
 	}
 	a.count += len(runs)
 }
@@ -191,7 +195,7 @@ func (a *claimedRuns) add(c *claim, runs []*claimedRun) {
 func (a *claimedRuns) remove(c *claimedRun) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.of[c.claim.Job][c.task.shard] = nil
+	a.of[c.claim.Job][c.task.Shard] = nil
 	if a.count--; a.count == 0 && a.size > manyRuns {
 		a.of, a.size = nil, 0
 	}

@@ -8,11 +8,12 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/executor/internal/pool"
 )
 
 func TestClaimedRuns(t *testing.T) {
 	c := &claim{Run: coordinator.Run{Job: "job", Shards: 3}, e: &Executor{member: &coordinator.Member{}}, program: &program{}}
-	run := func(shard int) *claimedRun { return &claimedRun{claim: c, task: task{job: "job", shard: shard}} }
+	run := func(shard int) *claimedRun { return &claimedRun{claim: c, task: pool.Task{Job: "job", Shard: shard}} }
 	t.Run("a handler runs from its call until its return", func(t *testing.T) {
 		var all claimedRuns
 		r := run(1)

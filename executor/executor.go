@@ -13,6 +13,7 @@ import (
 
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/coordinator/strategy"
+	"github.com/rota-dev/rota/executor/internal/pool"
 	"github.com/rota-dev/rota/internal/contain"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
@@ -110,7 +111,7 @@ type Executor struct {
 	member     *coordinator.Member
 	operator   *coordinator.Operator // of the member's group, before it has joined and after it has left as well
 	clock      func() time.Time      // of day
-	pool       pool
+	pool       *pool.Pool
 	claimed    claimedRuns
 	keys       record.Keys
 	waited     waitReport // of the goroutine that the pool's alarm has begun
@@ -177,8 +178,7 @@ func New(reg registry.Registry, namespace string, o Options) (*Executor, error) 
 	if e.strategies, err = strategy.Known(o.Strategies); err != nil {
 		return nil, fmt.Errorf("new executor: %w", err)
 	}
-	e.pool.queue.bound = o.Workers
-	e.pool.alarm = e.reportWaiting
+	e.pool = pool.New(pool.Options{Bound: o.Workers, Alarm: e.reportWaiting, LongWait: longWait, NotBegun: errNotBegun})
 	e.clock = contain.Clock(o.Clock)
 	if e.keys, err = record.NewKeys(namespace, e.group); err != nil {
 		return nil, fmt.Errorf("new executor: %w", err)
@@ -249,7 +249,7 @@ func (e *Executor) Register(jobs ...Job) error {
 			e.followed[name] = true
 		}
 		delete(e.withdrawn, j.Name)
-		e.pool.setBound(j.Name, orDefault(j.MaxRunning, defaultMaxRunning()))
+		e.pool.SetBound(j.Name, orDefault(j.MaxRunning, defaultMaxRunning()))
 	}
 	e.mu.Unlock()
 	for _, r := range again {
@@ -354,7 +354,7 @@ func (e *Executor) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 	case <-e.stopped:
-		waitFor(context.WithoutCancel(ctx), cancelGrace, e.pool.idle()) // the contexts of runs have ended
+		waitFor(context.WithoutCancel(ctx), cancelGrace, e.pool.Idle()) // the contexts of runs have ended
 		e.runs.flush()
 		e.observers.close()
 		return e.failed

@@ -3,14 +3,21 @@ package executor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/executor/internal/pool"
 )
 
 func TestCall_ReturnsWhatTheHandlerReturns(t *testing.T) {
@@ -80,17 +87,17 @@ func TestPool_GoexitIsAnErrorOfTheRunAndNoOther(t *testing.T) {
 			return nil
 		})
 		fine := HandlerFunc(func(context.Context, *Run) error { return nil })
-		p := &pool{queue: queue{bound: 1}}
+		p := pool.New(pool.Options{Bound: 1})
 		var errs []error
 		for _, h := range []Handler{exit, fine, exit, fine} {
-			p.addTask(&task{do: func() {
+			p.Add(slices.Values([]*pool.Task{{Do: func() {
 				reportResult(func() error { return callHandler(t.Context(), h, &Run{}) }, func(err error) { errs = append(errs, err) })
-			}})
+			}}}))
 		}
-		<-p.idle()
+		<-p.Idle()
 		assert.Equal(t, []error{errGoexit, nil, errGoexit, nil}, errs)
 		synctest.Wait()
-		assert.Zero(t, p.queue.running)
+		assert.Empty(t, p.CountByJob())
 	})
 }
 
@@ -106,4 +113,61 @@ func TestCall_ReturnsWhenTheHandlerHas(t *testing.T) {
 		assert.NoError(t, err)
 		assert.Equal(t, time.Minute, time.Since(start))
 	})
+}
+
+// TestPool_UnderStress has handlers return, panic and call Goexit while bounds change.
+func TestPool_UnderStress(t *testing.T) {
+	const tasks, adders = 300, 4
+	for seed := range uint64(10) {
+		bound := int(seed % 4)
+		p := pool.New(pool.Options{Bound: bound})
+		var concluded sync.Map
+		var running atomic.Int32
+		var all sync.WaitGroup
+		for adder := range adders {
+			rng := rand.New(rand.NewPCG(seed, uint64(adder)))
+			all.Go(func() {
+				for i := range tasks {
+					job, how := fmt.Sprint("job-", rng.IntN(5)), rng.IntN(4)
+					if rng.IntN(20) == 0 {
+						p.SetBound(job, rng.IntN(4))
+					}
+					h := HandlerFunc(func(context.Context, *Run) error {
+						runtime.Gosched()
+						switch how {
+						case 0:
+							panic("stress")
+						case 1:
+							runtime.Goexit()
+						}
+						return nil
+					})
+					p.Add(slices.Values([]*pool.Task{{Job: job, Fire: at(rng.IntN(10)), Do: func() {
+						if n := running.Add(1); bound > 0 {
+							assert.LessOrEqual(t, int(n), bound, "seed %d", seed)
+						}
+						reportResult(func() error { return callHandler(t.Context(), h, &Run{}) }, func(err error) {
+							running.Add(-1)
+							_, twice := concluded.LoadOrStore(fmt.Sprint(adder, "/", i), err)
+							assert.False(t, twice)
+							switch how {
+							case 0:
+								assert.ErrorAs(t, err, new(*PanicError))
+							case 1:
+								assert.True(t, errors.Is(err, errGoexit))
+							default:
+								assert.NoError(t, err)
+							}
+						})
+					}}}))
+				}
+			})
+		}
+		all.Wait()
+		<-p.Idle()
+		n := 0
+		concluded.Range(func(any, any) bool { n++; return true })
+		require.Equal(t, tasks*adders, n, "seed %d", seed)
+		require.Empty(t, p.CountByJob(), "seed %d", seed)
+	}
 }

@@ -115,7 +115,7 @@ func (g *gate) ownership() *coordinator.Ownership {
 	defer g.mu.Unlock()
 	if g.owned == nil {
 		e, c := g.run.claim.e, g.run.claim
-		g.owned = coordinator.NewOwnership(g.run.task.ctx, e.reg, c.Session, e.keys.Data(record.Segment(c.Job), g.run.task.shard))
+		g.owned = coordinator.NewOwnership(g.run.task.Ctx, e.reg, c.Session, e.keys.Data(record.Segment(c.Job), g.run.task.Shard))
 		if g.closed {
 			g.owned.Close()
 		}

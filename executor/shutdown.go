@@ -106,7 +106,7 @@ func (e *Executor) shutDown(ctx context.Context) error {
 		handOver = 0
 	}
 	select {
-	case <-e.pool.idle():
+	case <-e.pool.Idle():
 		e.leaveFleet(ctx, handOver)
 		return nil
 	default:
@@ -122,7 +122,7 @@ func (e *Executor) shutDown(ctx context.Context) error {
 	}
 	e.log.Error("handlers ignore the end of their context", "runs", abandoned)
 	go func() { // ends with the last handler; the process owns the shards until then
-		<-e.pool.idle()
+		<-e.pool.Idle()
 		e.leaveFleet(context.Background(), leaveTimeout)
 	}()
 	return &AbandonedError{abandoned}
@@ -138,7 +138,7 @@ func (e *Executor) drainRuns(ctx context.Context) (recorded bool) {
 	defer giveUp(nil)
 	go func() {
 		select {
-		case <-e.pool.idle():
+		case <-e.pool.Idle():
 			waitFor(record, recordTimeout, nil)
 			giveUp(errNotRecorded)
 		case <-record.Done():
@@ -146,17 +146,17 @@ func (e *Executor) drainRuns(ctx context.Context) (recorded bool) {
 	}()
 	e.member.StopClaiming() // before any run is asked to yield: this instance would claim again what it hands back
 	e.claimed.askAll()
-	e.pool.drainDelayed()
+	e.pool.DrainDelayed()
 	err := e.member.Drain(record)
 	if err != nil && e.opts.DrainTimeout > 0 {
 		e.log.Warn("drain not recorded in time", "error", err)
 	}
 	select {
-	case <-e.pool.idle():
+	case <-e.pool.Idle():
 	case <-finish.Done():
 	}
 	e.claimed.cancelAll(ErrDraining)
-	waitFor(context.WithoutCancel(ctx), cancelGrace, e.pool.idle())
+	waitFor(context.WithoutCancel(ctx), cancelGrace, e.pool.Idle())
 	return !errors.Is(err, errNotRecorded)
 }
 

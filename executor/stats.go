@@ -112,11 +112,11 @@ func (e *Executor) Stats() Stats {
 			Unowned: j.Unowned, UnownedOverdue: since(j.UnownedDue), Paused: j.Paused,
 		}
 	}
-	for name, c := range e.pool.countByJob() {
+	for name, c := range e.pool.CountByJob() {
 		j := s.Jobs[name]
-		j.Running, j.Waiting = c.running, c.waiting
+		j.Running, j.Waiting = c.Running, c.Waiting
 		s.Jobs[name] = j
-		s.Running, s.Waiting = s.Running+c.running, s.Waiting+c.waiting
+		s.Running, s.Waiting = s.Running+c.Running, s.Waiting+c.Waiting
 	}
 	return s
 }

@@ -2,15 +2,12 @@ package executor
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/rota-dev/rota/coordinator"
-	"github.com/rota-dev/rota/internal/count"
+	"github.com/rota-dev/rota/executor/internal/pool"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 )
@@ -33,8 +30,12 @@ type Waiting = coordinator.Waiting
 // worker, or for their instants of Schedule.Spread. Runs that have waited for a worker for more than
 // 10 s also appear in Status, on any instance.
 func (e *Executor) Waiting() map[string]Waiting {
-	out := e.pool.delayedByJob()
-	for job, w := range e.pool.waitingByJob() {
+	out := map[string]Waiting{}
+	for job, d := range e.pool.DelayedByJob() {
+		out[job] = waitingOf(d)
+	}
+	for job, waits := range e.pool.WaitingByJob() {
+		w := waitingOf(waits)
 		if d, ok := out[job]; ok {
 			w.Shards = append(w.Shards, d.Shards...)
 			w.Behind += "; " + d.Behind
@@ -42,7 +43,7 @@ func (e *Executor) Waiting() map[string]Waiting {
 				w.Since = d.Since
 			}
 		}
-		out[job] = w.Waiting
+		out[job] = w
 	}
 	for _, w := range out {
 		slices.Sort(w.Shards)
@@ -50,61 +51,8 @@ func (e *Executor) Waiting() map[string]Waiting {
 	return out
 }
 
-// jobWaits describes the waiting tasks of a job.
-type jobWaits struct {
-	Waiting
-	added time.Time // when the oldest was added
-	own   bool      // they wait for MaxRunning of the job, not for Workers
-}
-
-// waitingByJob returns the tasks that wait, by job, except those whose session has ended.
-func (q *queue) waitingByJob() map[string]jobWaits {
-	out := map[string]jobWaits{}
-	if q.waiting == 0 {
-		return out
-	}
-	busy := sync.OnceValue(func() string { return fmt.Sprintf("Workers %d, busy with %s", q.bound, q.busiest()) })
-	for _, j := range q.jobs {
-		var w jobWaits
-		for t := range j.waiting.all() {
-			if t.ctx.Err() != nil {
-				continue
-			}
-			w.Shards = append(w.Shards, t.shard)
-			if w.added.IsZero() || t.added.Before(w.added) {
-				w.added, w.Since = t.added, t.since.UTC()
-			}
-		}
-		if len(w.Shards) == 0 {
-			continue
-		}
-		slices.Sort(w.Shards)
-		if w.own = !j.ready(); w.own {
-			w.Behind = fmt.Sprintf("MaxRunning %d of this job", j.bound)
-		} else {
-			w.Behind = busy()
-		}
-		out[j.name] = w
-	}
-	return out
-}
-
-// busiest names the jobs that have the most running tasks.
-func (q *queue) busiest() string {
-	const most = 3
-	jobs := slices.DeleteFunc(slices.Collect(maps.Values(q.jobs)), func(j *jobQueue) bool { return j.running == 0 })
-	slices.SortFunc(jobs, func(a, b *jobQueue) int {
-		return cmp.Or(cmp.Compare(b.running, a.running), cmp.Compare(a.name, b.name))
-	})
-	var names []string
-	for _, j := range jobs[:min(most, len(jobs))] {
-		names = append(names, fmt.Sprintf("%s (%d)", j.name, j.running))
-	}
-	text := strings.Join(names, ", ")
-	if more := len(jobs) - most; more > 0 {
-		text += " and " + count.Of(more, "more job")
-	}
-	return text
+func waitingOf(w pool.Waits) Waiting {
+	return Waiting{Shards: w.Shards, Since: w.Since, Behind: w.Behind}
 }
 
 // waitReport is the state of the reports about runs that wait for a worker.
@@ -122,7 +70,7 @@ type waitChanges struct {
 }
 
 // changes returns the next report, and records it as made.
-func (r *waitReport) changes(waits map[string]jobWaits, now time.Time) waitChanges {
+func (r *waitReport) changes(waits map[string]pool.Waits, now time.Time) waitChanges {
 	if r.open == nil {
 		r.warned, r.open = map[string]time.Time{}, map[string]bool{}
 	}
@@ -130,12 +78,12 @@ func (r *waitReport) changes(waits map[string]jobWaits, now time.Time) waitChang
 	maps.DeleteFunc(r.warned, func(_ string, at time.Time) bool { return now.Sub(at) >= warnAgain })
 	soonest := longWait
 	for job, w := range waits {
-		left := longWait - now.Sub(w.added)
+		left := longWait - now.Sub(w.Added)
 		if left > 0 {
 			soonest = min(soonest, left)
 			continue
 		}
-		news.publish[job] = w.Waiting
+		news.publish[job] = waitingOf(w)
 		if _, known := r.open[job]; known {
 			continue
 		}
@@ -146,7 +94,7 @@ func (r *waitReport) changes(waits map[string]jobWaits, now time.Time) waitChang
 		}
 	}
 	slices.SortFunc(news.began, func(a, b string) int {
-		return cmp.Or(waits[a].added.Compare(waits[b].added), cmp.Compare(a, b))
+		return cmp.Or(waits[a].Added.Compare(waits[b].Added), cmp.Compare(a, b))
 	})
 	for job, logged := range r.open {
 		if _, waits := news.publish[job]; waits {
@@ -166,12 +114,12 @@ func (r *waitReport) changes(waits map[string]jobWaits, now time.Time) waitChang
 // reportWaiting logs and publishes the jobs with runs that have waited long for a worker, and logs
 // the end of such waits. The pool calls it while tasks wait.
 func (e *Executor) reportWaiting() {
-	waits := e.pool.waitingByJob()
+	waits := e.pool.WaitingByJob()
 	news := e.waited.changes(waits, time.Now())
 	logFirstJobs(news.began, func(job string) {
 		w := waits[job]
 		remedy := "raise Workers, or start more instances"
-		if w.own {
+		if w.Own {
 			remedy = "raise the job's MaxRunning, or start more instances"
 		}
 		e.log.Warn("runs wait for a worker", "job", job, "waiting", len(w.Shards), "since", w.Since, "behind", w.Behind, "remedy", remedy)
@@ -180,7 +128,7 @@ func (e *Executor) reportWaiting() {
 		e.log.Info("runs no longer wait for a worker", "job", job)
 	}, func(more int) { e.log.Info("runs of more jobs no longer wait for a worker", "jobs", more) })
 	e.member.SetWaiting(waitingRecords(news.publish))
-	e.pool.watchAgain(news.again, len(news.publish) > 0)
+	e.pool.WatchAgain(news.again, len(news.publish) > 0)
 }
 
 // logFirstJobs calls one for each of the first jobs, and rest with the number of the others.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/executor/internal/pool"
 	"github.com/rota-dev/rota/internal/firelist"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/schedule"
@@ -84,28 +85,28 @@ func (w work) Start(ctx context.Context, r coordinator.Run, shards iter.Seq[int]
 	var runs []*claimedRun
 	for shard := range shards {
 		w.observeClaimed(c, shard, now)
-		runs = append(runs, &claimedRun{claim: c, task: task{
-			job: c.Job, shard: shard, fire: c.Fire, since: now, added: added, ctx: ctx, handsBack: p.handsBack(), delay: c.startDelay(shard, now),
+		runs = append(runs, &claimedRun{claim: c, task: pool.Task{
+			Job: c.Job, Shard: shard, Fire: c.Fire, Since: now, Added: added, Ctx: ctx, HandsBack: p.handsBack(), Delay: c.startDelay(shard, now),
 		}})
 	}
 	w.claimed.add(c, runs)
-	w.pool.add(undelayed(runs))
+	w.pool.Add(undelayed(runs))
 	for _, r := range runs {
-		if r.task.delay > 0 {
-			r.task.do, r.task.end = r.run, r.endUnbegun
-			w.pool.addDelayed(&r.task)
+		if r.task.Delay > 0 {
+			r.task.Do, r.task.End = r.run, r.endUnbegun
+			w.pool.AddDelayed(&r.task)
 		}
 	}
 }
 
 // undelayed returns the tasks of the runs that may begin at once.
-func undelayed(runs []*claimedRun) iter.Seq[*task] {
-	return func(yield func(*task) bool) {
+func undelayed(runs []*claimedRun) iter.Seq[*pool.Task] {
+	return func(yield func(*pool.Task) bool) {
 		for _, r := range runs {
-			if r.task.delay > 0 {
+			if r.task.Delay > 0 {
 				continue
 			}
-			if r.task.do = r.run; !yield(&r.task) {
+			if r.task.Do = r.run; !yield(&r.task) {
 				return
 			}
 		}

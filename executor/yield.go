@@ -121,6 +121,6 @@ func (w work) Yield(job string, shard int, cause error) {
 	case errors.Is(cause, coordinator.ErrOverlap):
 		w.claimed.end(shardOf{job, shard}, ErrOverlap)
 	case !errors.Is(cause, coordinator.ErrNewDefinition):
-		w.pool.handBackDelayed(job, shard)
+		w.pool.HandBackDelayed(job, shard)
 	}
 }

@@ -1,4 +1,4 @@
-package executor
+package pool
 
 import (
 	"fmt"
@@ -14,20 +14,20 @@ func BenchmarkPool(b *testing.B) {
 			b.Run(fmt.Sprintf("workers=%d/jobs=%d", workers, jobs), func(b *testing.B) {
 				const tasks = 10_000
 				b.ReportAllocs()
-				p := pool{queue: queue{bound: workers}}
+				p := Pool{queue: queue{bound: workers}}
 				names := make([]string, jobs)
 				for i := range names {
 					names[i] = fmt.Sprint("job-", i)
-					p.setBound(names[i], leastOfMaxRunning)
+					p.SetBound(names[i], 16)
 				}
 				fire := time.Now()
 				for b.Loop() {
-					p.add(func(yield func(*task) bool) {
+					p.Add(func(yield func(*Task) bool) {
 						for i := range tasks {
-							yield(&task{job: names[i%jobs], fire: fire, do: func() {}})
+							yield(&Task{Job: names[i%jobs], Fire: fire, Do: func() {}})
 						}
 					})
-					<-p.idle()
+					<-p.Idle()
 				}
 			})
 		}

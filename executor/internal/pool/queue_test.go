@@ -1,4 +1,4 @@
-package executor
+package pool
 
 import (
 	"math/rand/v2"
@@ -15,12 +15,12 @@ func at(second int) time.Time { return time.Unix(int64(second), 0) }
 // drain returns the jobs whose tasks may run now, in the order in which they begin.
 func (q *queue) drain() (jobs []string) {
 	for t := q.startNext(); t != nil; t = q.startNext() {
-		jobs = append(jobs, t.job)
+		jobs = append(jobs, t.Job)
 	}
 	return jobs
 }
 
-func (q *queue) adds(tasks ...*task) {
+func (q *queue) adds(tasks ...*Task) {
 	for _, t := range tasks {
 		q.add(t)
 	}
@@ -29,14 +29,14 @@ func (q *queue) adds(tasks ...*task) {
 func TestQueue(t *testing.T) {
 	t.Run("without bounds runs all at once", func(t *testing.T) {
 		var q queue
-		q.adds(&task{job: "a"}, &task{job: "b"}, &task{job: "a"})
+		q.adds(&Task{Job: "a"}, &Task{Job: "b"}, &Task{Job: "a"})
 		assert.Len(t, q.drain(), 3)
 	})
 	t.Run("runs earlier fires of a job first, whenever they came", func(t *testing.T) {
 		q := queue{bound: 1}
-		late, early, same := &task{job: "a", fire: at(2)}, &task{job: "a", fire: at(1)}, &task{job: "a", fire: at(1)}
+		late, early, same := &Task{Job: "a", Fire: at(2)}, &Task{Job: "a", Fire: at(1)}, &Task{Job: "a", Fire: at(1)}
 		q.adds(late, early, same)
-		for _, want := range []*task{early, same, late} {
+		for _, want := range []*Task{early, same, late} {
 			assert.Same(t, want, q.startNext())
 			assert.Nil(t, q.startNext())
 			q.finishTask("a")
@@ -46,9 +46,9 @@ func TestQueue(t *testing.T) {
 		var q queue
 		q.setBound("long", 2)
 		for i := range 10_000 {
-			q.add(&task{job: "long", shard: i, fire: at(1)})
+			q.add(&Task{Job: "long", Shard: i, Fire: at(1)})
 		}
-		q.add(&task{job: "short", fire: at(2)})
+		q.add(&Task{Job: "short", Fire: at(2)})
 		assert.ElementsMatch(t, []string{"long", "long", "short"}, q.drain())
 		q.finishTask("long")
 		assert.Equal(t, []string{"long"}, q.drain())
@@ -56,10 +56,10 @@ func TestQueue(t *testing.T) {
 	t.Run("gives the next worker to the job with the fewest running", func(t *testing.T) {
 		q := queue{bound: 3}
 		for i := range 8 {
-			q.add(&task{job: "long", fire: at(i)})
+			q.add(&Task{Job: "long", Fire: at(i)})
 		}
 		require.Equal(t, []string{"long", "long", "long"}, q.drain())
-		q.adds(&task{job: "short", fire: at(100)}, &task{job: "short", fire: at(101)}, &task{job: "shorter", fire: at(102)})
+		q.adds(&Task{Job: "short", Fire: at(100)}, &Task{Job: "short", Fire: at(101)}, &Task{Job: "shorter", Fire: at(102)})
 		var order []string
 		for range 3 {
 			q.finishTask("long")
@@ -69,9 +69,9 @@ func TestQueue(t *testing.T) {
 	})
 	t.Run("of jobs with as many running takes the one with the earliest fire", func(t *testing.T) {
 		q := queue{bound: 1}
-		q.add(&task{job: "x"})
+		q.add(&Task{Job: "x"})
 		require.Len(t, q.drain(), 1)
-		q.adds(&task{job: "a", fire: at(3)}, &task{job: "b", fire: at(2)}, &task{job: "c", fire: at(1)}, &task{job: "d", fire: at(1)})
+		q.adds(&Task{Job: "a", Fire: at(3)}, &Task{Job: "b", Fire: at(2)}, &Task{Job: "c", Fire: at(1)}, &Task{Job: "d", Fire: at(1)})
 		running := "x"
 		for _, want := range []string{"c", "d", "b", "a"} {
 			q.finishTask(running)
@@ -82,13 +82,13 @@ func TestQueue(t *testing.T) {
 	t.Run("passes over a job at its own bound, though it has the fewest running", func(t *testing.T) {
 		q := queue{bound: 4}
 		q.setBound("a", 1)
-		q.adds(&task{job: "a"}, &task{job: "a"}, &task{job: "b"}, &task{job: "b"}, &task{job: "b"})
+		q.adds(&Task{Job: "a"}, &Task{Job: "a"}, &Task{Job: "b"}, &Task{Job: "b"}, &Task{Job: "b"})
 		assert.Equal(t, []string{"a", "b", "b", "b"}, q.drain())
 	})
 	t.Run("lets more run once the bound of a job is raised, and stops none when it is lowered", func(t *testing.T) {
 		var q queue
 		q.setBound("a", 1)
-		q.adds(&task{job: "a"}, &task{job: "a"}, &task{job: "a"}, &task{job: "a"})
+		q.adds(&Task{Job: "a"}, &Task{Job: "a"}, &Task{Job: "a"}, &Task{Job: "a"})
 		assert.Len(t, q.drain(), 1)
 		q.setBound("a", 3)
 		assert.Len(t, q.drain(), 2)
@@ -106,10 +106,10 @@ type naiveQueue struct {
 	bound   int
 	bounds  map[string]int
 	running map[string]int
-	waiting []*task // in the order of arrival
+	waiting []*Task // in the order of arrival
 }
 
-func (n *naiveQueue) next() *task {
+func (n *naiveQueue) next() *Task {
 	all := 0
 	for _, r := range n.running {
 		all += r
@@ -119,7 +119,7 @@ func (n *naiveQueue) next() *task {
 	}
 	best := -1
 	for i, t := range n.waiting {
-		if bound := n.bounds[t.job]; bound > 0 && n.running[t.job] >= bound {
+		if bound := n.bounds[t.Job]; bound > 0 && n.running[t.Job] >= bound {
 			continue
 		}
 		if best < 0 || n.before(t, n.waiting[best]) {
@@ -131,15 +131,15 @@ func (n *naiveQueue) next() *task {
 	}
 	t := n.waiting[best]
 	n.waiting = slices.Delete(n.waiting, best, best+1)
-	n.running[t.job]++
+	n.running[t.Job]++
 	return t
 }
 
-func (n *naiveQueue) before(t, o *task) bool {
-	if r, s := n.running[t.job], n.running[o.job]; r != s {
+func (n *naiveQueue) before(t, o *Task) bool {
+	if r, s := n.running[t.Job], n.running[o.Job]; r != s {
 		return r < s
 	}
-	return t.fire.Before(o.fire)
+	return t.Fire.Before(o.Fire)
 }
 
 // TestQueue_DecidesLikeItsTwin makes a queue and its naive twin do the same at random.
@@ -150,7 +150,7 @@ func TestQueue_DecidesLikeItsTwin(t *testing.T) {
 		q := queue{bound: rng.IntN(5)}
 		n := naiveQueue{bound: q.bound, bounds: map[string]int{}, running: map[string]int{}}
 		fires := 1 + rng.IntN(20)
-		var running []*task
+		var running []*Task
 		for range 400 {
 			job := names[rng.IntN(len(names))]
 			switch rng.IntN(8) {
@@ -159,7 +159,7 @@ func TestQueue_DecidesLikeItsTwin(t *testing.T) {
 				q.setBound(job, bound)
 				n.bounds[job] = bound
 			case 1, 2, 3:
-				task := &task{job: job, fire: at(rng.IntN(fires))}
+				task := &Task{Job: job, Fire: at(rng.IntN(fires))}
 				q.add(task)
 				n.waiting = append(n.waiting, task)
 			case 4, 5:
@@ -175,8 +175,8 @@ func TestQueue_DecidesLikeItsTwin(t *testing.T) {
 				i := rng.IntN(len(running))
 				ended := running[i]
 				running = slices.Delete(running, i, i+1)
-				q.finishTask(ended.job)
-				n.running[ended.job]--
+				q.finishTask(ended.Job)
+				n.running[ended.Job]--
 			}
 			require.Equal(t, len(n.waiting), q.waiting, "seed %d", seed)
 			require.Equal(t, len(running), q.running, "seed %d", seed)
@@ -194,7 +194,7 @@ func TestQueue_AnEndLetsOneTaskRunAtMost(t *testing.T) {
 		}
 		var running []string
 		for range 200 {
-			q.add(&task{job: []string{"a", "b", "c"}[rng.IntN(3)], fire: at(rng.IntN(5))})
+			q.add(&Task{Job: []string{"a", "b", "c"}[rng.IntN(3)], Fire: at(rng.IntN(5))})
 			running = append(running, q.drain()...)
 			for rng.IntN(2) == 0 && len(running) > 0 {
 				i := rng.IntN(len(running))

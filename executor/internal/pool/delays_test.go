@@ -1,4 +1,4 @@
-package executor
+package pool
 
 import (
 	"context"
@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+var errNotBegun = errors.New("not begun")
+
 func TestPool_Delays(t *testing.T) {
 	type ended struct {
 		shard int
@@ -21,7 +23,7 @@ func TestPool_Delays(t *testing.T) {
 	}
 	// delayed is a pool with tasks of which the one of shard n is delayed by n seconds.
 	type delayed struct {
-		pool
+		Pool
 		mu   sync.Mutex
 		ends []ended
 	}
@@ -31,63 +33,65 @@ func TestPool_Delays(t *testing.T) {
 			defer p.mu.Unlock()
 			p.ends = append(p.ends, ended{shard, err})
 		}
-		p.addDelayed(&task{
-			job: "job", shard: shard, fire: at(1), ctx: ctx, end: end, handsBack: handsBack,
-			do: func() { time.Sleep(100 * time.Millisecond); end(nil) }, delay: time.Duration(shard) * time.Second,
+		p.AddDelayed(&Task{
+			Job: "job", Shard: shard, Fire: at(1), Ctx: ctx, End: end, HandsBack: handsBack,
+			Do: func() { time.Sleep(100 * time.Millisecond); end(nil) }, Delay: time.Duration(shard) * time.Second,
 		})
 	}
 	bubbled := func(name string, f func(t *testing.T, p *delayed)) {
-		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { f(t, &delayed{}) }) })
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { f(t, &delayed{Pool: Pool{Options: Options{NotBegun: errNotBegun}}}) })
+		})
 	}
 	bubbled("run tasks in the order of their instants, without goroutines meanwhile", func(t *testing.T, p *delayed) {
 		for _, shard := range []int{3, 1, 2, 5, 4} {
 			add(t.Context(), p, shard, true)
 		}
 		stacks := make([]byte, 1<<20)
-		assert.NotContains(t, string(stacks[:runtime.Stack(stacks, true)]), "(*pool)")
+		assert.NotContains(t, string(stacks[:runtime.Stack(stacks, true)]), "(*Pool)")
 		began := time.Now()
-		<-p.idle()
+		<-p.Idle()
 		assert.Equal(t, 5100*time.Millisecond, time.Since(began))
 		assert.Equal(t, []ended{{1, nil}, {2, nil}, {3, nil}, {4, nil}, {5, nil}}, p.ends)
 	})
 	bubbled("have tasks wait for a worker from their instants on, not from their claims", func(t *testing.T, p *delayed) {
 		claimed := time.Now()
-		waits := &task{job: "job", ctx: t.Context(), since: claimed, do: func() {}, end: func(error) {}, delay: time.Hour}
-		p.addDelayed(waits)
-		assert.Equal(t, claimed.UTC(), p.delayedByJob()["job"].Since)
+		waits := &Task{Job: "job", Ctx: t.Context(), Since: claimed, Do: func() {}, End: func(error) {}, Delay: time.Hour}
+		p.AddDelayed(waits)
+		assert.Equal(t, claimed.UTC(), p.DelayedByJob()["job"].Since)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		p.pool.mu.Lock()
-		assert.Equal(t, claimed.Add(time.Hour), waits.since)
-		p.pool.mu.Unlock()
-		<-p.idle()
+		p.Pool.mu.Lock()
+		assert.Equal(t, claimed.Add(time.Hour), waits.Since)
+		p.Pool.mu.Unlock()
+		<-p.Idle()
 	})
 	bubbled("end one run, if it may be handed back", func(t *testing.T, p *delayed) {
 		add(t.Context(), p, 1, true)
 		add(t.Context(), p, 2, false)
 		for _, shard := range []int{1, 2, 3} {
-			p.handBackDelayed("job", shard)
-			p.handBackDelayed("other", shard)
+			p.HandBackDelayed("job", shard)
+			p.HandBackDelayed("other", shard)
 		}
 		assert.Equal(t, []ended{{1, errNotBegun}}, p.ends)
 		began := time.Now()
-		<-p.idle()
+		<-p.Idle()
 		assert.Equal(t, []ended{{1, errNotBegun}, {2, nil}}, p.ends)
 		assert.Equal(t, 2100*time.Millisecond, time.Since(began), "the other one waits for its instant")
-		p.handBackDelayed("job", 2)
+		p.HandBackDelayed("job", 2)
 	})
 	bubbled("end with a drain, and are idle then", func(t *testing.T, p *delayed) {
 		add(t.Context(), p, 1000, true)
 		add(t.Context(), p, 2000, false)
-		idle := p.idle()
+		idle := p.Idle()
 		began := time.Now()
-		p.drainDelayed()
+		p.DrainDelayed()
 		<-idle
 		assert.Equal(t, 100*time.Millisecond, time.Since(began))
 		assert.Equal(t, []ended{{1000, errNotBegun}, {2000, nil}}, p.ends)
 		add(t.Context(), p, 3000, true) // claimed before, and started late
 		add(t.Context(), p, 4000, false)
-		<-p.idle()
+		<-p.Idle()
 		assert.Equal(t, 200*time.Millisecond, time.Since(began))
 		assert.Equal(t, []ended{{3000, errNotBegun}, {4000, nil}}, p.ends[2:])
 	})
@@ -103,7 +107,7 @@ func TestPool_Delays(t *testing.T) {
 		assert.Equal(t, ended{1002, lost}, p.ends[2])
 		next, end := context.WithCancelCause(t.Context())
 		add(next, p, 1, true)
-		<-p.idle()
+		<-p.Idle()
 		require.Len(t, p.ends, 4)
 		assert.Equal(t, ended{1, nil}, p.ends[3])
 		end(nil)
@@ -124,7 +128,7 @@ func TestPool_Delays(t *testing.T) {
 		add(session, p, 1000, true)
 		add(t.Context(), p, 1, true)
 		end(errors.New("lost"))
-		<-p.idle()
+		<-p.Idle()
 		assert.Contains(t, p.ends, ended{1, nil})
 	})
 }

@@ -1,4 +1,5 @@
-package executor
+// Package pool runs the claimed runs of a process in workers, within bounds, after their delays. It knows no registry and no handler.
+package pool
 
 import (
 	"iter"
@@ -6,21 +7,33 @@ import (
 	"time"
 )
 
-// pool runs tasks in workers. A worker is a goroutine that continues with the next task, and
+// Pool runs tasks in workers. A worker is a goroutine that continues with the next task, and
 // ends if none may run. An idle pool has no goroutines.
-type pool struct {
+type Pool struct {
+	Options
+
 	mu     sync.Mutex
 	queue  queue
 	delays delays
 
-	alarm   func() // called when tasks have waited for longWait, by a goroutine of its own
-	watched bool   // a timer for that is set
+	watched bool // a timer for the alarm is set
 
 	quiet chan struct{} // closed when nothing waits or runs; nil without a caller of idle
 }
 
-// add queues tasks, which run as soon as the bounds permit.
-func (p *pool) add(tasks iter.Seq[*task]) {
+// Options configure a Pool.
+type Options struct {
+	Bound    int           // of running tasks over all jobs; 0: none
+	Alarm    func()        // called when tasks have waited for LongWait, by a goroutine of its own
+	LongWait time.Duration // of Alarm
+	NotBegun error         // the result of a run that is handed back before its instant
+}
+
+// New returns an idle Pool.
+func New(o Options) *Pool { return &Pool{Options: o, queue: queue{bound: o.Bound}} }
+
+// Add queues tasks, which run as soon as the bounds permit.
+func (p *Pool) Add(tasks iter.Seq[*Task]) {
 	p.mu.Lock()
 	for t := range tasks {
 		p.queue.add(t)
@@ -31,14 +44,14 @@ func (p *pool) add(tasks iter.Seq[*task]) {
 
 // startTasks starts all tasks that may run. Workers that have ended a short task meanwhile continue with the next one, so
 // that many short tasks need few goroutines.
-func (p *pool) startTasks() {
+func (p *Pool) startTasks() {
 	for t := p.startTask(); t != nil; t = p.startTask() {
 		go p.worker(t)
 	}
 }
 
 // startTask counts the next task as running and returns it, nil if none may run.
-func (p *pool) startTask() *task {
+func (p *Pool) startTask() *Task {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.queue.startNext()
@@ -49,13 +62,13 @@ func (p *pool) startTask() *task {
 }
 
 // addLocked queues t, and starts it if the bounds permit. The caller holds p.mu.
-func (p *pool) addLocked(t *task) {
+func (p *Pool) addLocked(t *Task) {
 	p.queue.add(t)
 	p.startTasksLocked()
 }
 
-// setBound bounds the running tasks of a job. Zero is no bound.
-func (p *pool) setBound(job string, bound int) {
+// SetBound bounds the running tasks of a job. Zero is no bound.
+func (p *Pool) SetBound(job string, bound int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.queue.setBound(job, bound)
@@ -63,7 +76,7 @@ func (p *pool) setBound(job string, bound int) {
 }
 
 // startTasksLocked starts all tasks that may run. The caller holds p.mu.
-func (p *pool) startTasksLocked() {
+func (p *Pool) startTasksLocked() {
 	for t := p.queue.startNext(); t != nil; t = p.queue.startNext() {
 		go p.worker(t)
 	}
@@ -71,15 +84,15 @@ func (p *pool) startTasksLocked() {
 }
 
 // watchLocked sets the timer of the alarm if tasks wait. The caller holds p.mu.
-func (p *pool) watchLocked() {
-	if p.queue.waiting > 0 && !p.watched && p.alarm != nil {
+func (p *Pool) watchLocked() {
+	if p.queue.waiting > 0 && !p.watched && p.Alarm != nil {
 		p.watched = true
-		time.AfterFunc(longWait, p.alarm)
+		time.AfterFunc(p.LongWait, p.Alarm)
 	}
 }
 
 // worker runs t and then, as long as there is one, the task whose turn has come by that.
-func (p *pool) worker(t *task) {
+func (p *Pool) worker(t *Task) {
 	defer func() {
 		if t == nil {
 			return
@@ -89,24 +102,24 @@ func (p *pool) worker(t *task) {
 		}
 	}()
 	for t != nil {
-		t.do()
+		t.Do()
 		t = p.finishTask(t)
 	}
 }
 
 // finishTask counts t as no longer running. At most one other task may run in its place, which is
 // returned.
-func (p *pool) finishTask(t *task) (next *task) {
+func (p *Pool) finishTask(t *Task) (next *Task) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.queue.finishTask(t.job)
+	p.queue.finishTask(t.Job)
 	next = p.queue.startNext()
 	p.closeQuietLocked()
 	return next
 }
 
 // closeQuietLocked closes quiet if nothing waits or runs. The caller holds p.mu.
-func (p *pool) closeQuietLocked() {
+func (p *Pool) closeQuietLocked() {
 	if p.quiet != nil && p.isQuietLocked() {
 		close(p.quiet)
 		p.quiet = nil
@@ -114,52 +127,52 @@ func (p *pool) closeQuietLocked() {
 }
 
 // isQuietLocked reports whether nothing waits or runs.
-func (p *pool) isQuietLocked() bool { return p.queue.running+p.queue.waiting+len(p.delays.tasks) == 0 }
+func (p *Pool) isQuietLocked() bool { return p.queue.running+p.queue.waiting+len(p.delays.tasks) == 0 }
 
-// watchAgain calls the alarm after d. If no task waits and no report is open, it instead
+// WatchAgain calls the alarm after d. If no task waits and no report is open, it instead
 // waits for the next task that must wait.
-func (p *pool) watchAgain(d time.Duration, open bool) {
+func (p *Pool) WatchAgain(d time.Duration, open bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.queue.waiting == 0 && !open {
 		p.watched = false
 		return
 	}
-	time.AfterFunc(d, p.alarm)
+	time.AfterFunc(d, p.Alarm)
 }
 
-// waitingByJob returns the tasks that wait, by job.
-func (p *pool) waitingByJob() map[string]jobWaits {
+// WaitingByJob returns the tasks that wait, by job.
+func (p *Pool) WaitingByJob() map[string]Waits {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.queue.waitingByJob()
 }
 
-// taskCounts is the number of tasks of a job that run, and that wait.
-type taskCounts struct{ running, waiting int }
+// Counts is the number of tasks of a job that run, and that wait.
+type Counts struct{ Running, Waiting int }
 
-// countByJob returns the number of tasks of each job that has some.
-func (p *pool) countByJob() map[string]taskCounts {
+// CountByJob returns the number of tasks of each job that has some.
+func (p *Pool) CountByJob() map[string]Counts {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := map[string]taskCounts{}
+	out := map[string]Counts{}
 	for name, j := range p.queue.jobs {
-		if c := (taskCounts{j.running, j.waiting.count}); c != (taskCounts{}) {
+		if c := (Counts{j.running, j.waiting.count}); c != (Counts{}) {
 			out[name] = c
 		}
 	}
 	return out
 }
 
-// delayedByJob returns the delayed tasks, by job.
-func (p *pool) delayedByJob() map[string]Waiting {
+// DelayedByJob returns the delayed tasks, by job.
+func (p *Pool) DelayedByJob() map[string]Waits {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.delays.waitingByJob()
 }
 
-// idle returns a channel that is closed when nothing waits or runs.
-func (p *pool) idle() <-chan struct{} {
+// Idle returns a channel that is closed when nothing waits or runs.
+func (p *Pool) Idle() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.isQuietLocked() {

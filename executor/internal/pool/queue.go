@@ -1,4 +1,4 @@
-package executor
+package pool
 
 import (
 	"cmp"
@@ -8,29 +8,30 @@ import (
 	"time"
 )
 
-// task is a claimed run that waits for a worker, or has one.
-type task struct {
-	job   string
-	shard int
-	fire  time.Time
-	since time.Time       // when it was added, by the clock of this instance
-	added time.Time       // the same instant, to measure how long it waits
-	ctx   context.Context // of the session: once it has ended, the handler is not called
-	do    func()
-	order uint64 // of arrival
-	next  *task  // in a chain of taskQueue
+// Task is a claimed run that waits for a worker, or has one.
+type Task struct {
+	Job   string
+	Shard int
+	Fire  time.Time
+	Since time.Time       // when it was added, by the clock of this instance
+	Added time.Time       // the same instant, to measure how long it waits
+	Ctx   context.Context // of the session: once it has ended, the handler is not called
+	Do    func()
 
-	// For a delayed task:
-	end       func(error) // reports the end of a run that did not begin
-	handsBack bool        // the run may be handed back
-	delay     time.Duration
-	begin     time.Time // when the delay ends
-	index     int       // in delays.tasks
+	// For AddDelayed:
+	End       func(error) // reports the end of a run that did not begin
+	HandsBack bool        // the run may be handed back
+	Delay     time.Duration
+
+	order uint64    // of arrival
+	next  *Task     // in a chain of taskQueue
+	begin time.Time // when the delay ends
+	index int       // in delays.tasks
 }
 
 // compare orders tasks by fire, then by arrival.
-func (t *task) compare(o *task) int {
-	if c := t.fire.Compare(o.fire); c != 0 {
+func (t *Task) compare(o *Task) int {
+	if c := t.Fire.Compare(o.Fire); c != 0 {
 		return c
 	}
 	return cmp.Compare(t.order, o.order)
@@ -95,17 +96,17 @@ func (q *queue) setBound(job string, bound int) {
 }
 
 // add queues a task.
-func (q *queue) add(t *task) {
+func (q *queue) add(t *Task) {
 	q.arrivals++
 	t.order = q.arrivals
-	j := q.jobQueue(t.job)
+	j := q.jobQueue(t.Job)
 	j.waiting.push(t)
 	q.waiting++
 	q.reorder(j)
 }
 
 // startNext counts the next task as running and returns it, nil if none may run.
-func (q *queue) startNext() *task {
+func (q *queue) startNext() *Task {
 	if len(q.ready) == 0 || q.bound > 0 && q.running >= q.bound {
 		return nil
 	}
@@ -142,13 +143,13 @@ func (q *queue) reorder(j *jobQueue) {
 // that the shards of a fire take constant time each.
 type taskQueue struct {
 	chains taskHeap // the first task of each chain
-	last   *task    // the last task that arrived, nil if it does not wait any more
+	last   *Task    // the last task that arrived, nil if it does not wait any more
 	count  int
 }
 
 // push adds a task.
-func (q *taskQueue) push(t *task) {
-	if q.last != nil && q.last.fire.Equal(t.fire) {
+func (q *taskQueue) push(t *Task) {
+	if q.last != nil && q.last.Fire.Equal(t.Fire) {
 		q.last.next = t
 	} else {
 		heap.Push(&q.chains, t)
@@ -158,7 +159,7 @@ func (q *taskQueue) push(t *task) {
 }
 
 // pop removes the first task and returns it.
-func (q *taskQueue) pop() *task {
+func (q *taskQueue) pop() *Task {
 	t := q.chains[0]
 	if t.next != nil {
 		q.chains[0], t.next = t.next, nil // later than t, and still before the tasks of the other chains
@@ -173,8 +174,8 @@ func (q *taskQueue) pop() *task {
 }
 
 // all returns the tasks, in no order.
-func (q *taskQueue) all() iter.Seq[*task] {
-	return func(yield func(*task) bool) {
+func (q *taskQueue) all() iter.Seq[*Task] {
+	return func(yield func(*Task) bool) {
 		for _, t := range q.chains {
 			for ; t != nil; t = t.next {
 				if !yield(t) {
@@ -186,14 +187,14 @@ func (q *taskQueue) all() iter.Seq[*task] {
 }
 
 // taskHeap is a heap of tasks, for package heap.
-type taskHeap []*task
+type taskHeap []*Task
 
 func (h taskHeap) Len() int           { return len(h) }
 func (h taskHeap) Less(i, j int) bool { return h[i].compare(h[j]) < 0 }
 func (h taskHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 
 // Push is for package heap.
-func (h *taskHeap) Push(x any) { *h = append(*h, x.(*task)) }
+func (h *taskHeap) Push(x any) { *h = append(*h, x.(*Task)) }
 
 // Pop is for package heap.
 func (h *taskHeap) Pop() any {

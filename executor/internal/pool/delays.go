@@ -1,78 +1,78 @@
-package executor
+package pool
 
 import (
 	"cmp"
 	"container/heap"
 	"context"
-	"fmt"
 	"slices"
 	"time"
-
-	"github.com/rota-dev/rota/coordinator"
 )
 
 // delays are the claimed runs that wait for their instants of Schedule.Spread. They need no worker,
 // goroutine or timer of their own.
 type delays struct {
 	tasks   delayHeap
-	byShard map[shardOf]*task
+	byShard map[shardOf]*Task
 	timer   *time.Timer     // for the first task; nil before there was one
 	session context.Context // whose end drops its tasks
 	over    bool            // the process drains: no task waits any more
 }
 
-// errNotBegun is the result of a run that is handed back before its instant.
-var errNotBegun = fmt.Errorf("%w before it began", coordinator.ErrHandedBack)
+// shardOf names a shard of a job. It has at most one claimed run in a process.
+type shardOf struct {
+	job   string
+	shard int
+}
 
 // push adds a task.
-func (d *delays) push(t *task) {
+func (d *delays) push(t *Task) {
 	if d.byShard == nil {
-		d.byShard = map[shardOf]*task{}
+		d.byShard = map[shardOf]*Task{}
 	}
-	d.byShard[shardOf{t.job, t.shard}] = t
+	d.byShard[shardOf{t.Job, t.Shard}] = t
 	heap.Push(&d.tasks, t)
 }
 
 // remove removes a task.
-func (d *delays) remove(t *task) {
-	delete(d.byShard, shardOf{t.job, t.shard})
+func (d *delays) remove(t *Task) {
+	delete(d.byShard, shardOf{t.Job, t.Shard})
 	heap.Remove(&d.tasks, t.index)
 }
 
 // waitingByJob returns the tasks by job, except those whose session has ended.
-func (d *delays) waitingByJob() map[string]Waiting {
-	out := map[string]Waiting{}
+func (d *delays) waitingByJob() map[string]Waits {
+	out := map[string]Waits{}
 	for _, t := range d.tasks {
-		if t.ctx.Err() != nil {
+		if t.Ctx.Err() != nil {
 			continue
 		}
-		w := out[t.job]
-		if since := t.since.UTC(); w.Since.IsZero() || since.Before(w.Since) {
+		w := out[t.Job]
+		if since := t.Since.UTC(); w.Since.IsZero() || since.Before(w.Since) {
 			w.Since = since
 		}
-		w.Shards, w.Behind = append(w.Shards, t.shard), "Spread of this job"
-		out[t.job] = w
+		w.Shards, w.Behind = append(w.Shards, t.Shard), "Spread of this job"
+		out[t.Job] = w
 	}
 	return out
 }
 
-// addDelayed queues t after its delay. A draining process delays nothing: it hands t back, or queues
+// AddDelayed queues t after its delay. A draining process delays nothing: it hands t back, or queues
 // it if it cannot be handed back.
-func (p *pool) addDelayed(t *task) {
+func (p *Pool) AddDelayed(t *Task) {
 	p.mu.Lock()
 	end := func() {}
 	switch {
-	case t.ctx.Err() != nil:
-		end = func() { t.end(context.Cause(t.ctx)) }
+	case t.Ctx.Err() != nil:
+		end = func() { t.End(context.Cause(t.Ctx)) }
 	case p.delays.over:
 		end = p.endDelayLocked(t)
 	default:
-		t.begin = time.Now().Add(t.delay)
+		t.begin = time.Now().Add(t.Delay)
 		p.delays.push(t)
 		p.setTimerLocked()
-		if p.delays.session != t.ctx {
-			p.delays.session = t.ctx
-			context.AfterFunc(t.ctx, p.dropDelayed)
+		if p.delays.session != t.Ctx {
+			p.delays.session = t.Ctx
+			context.AfterFunc(t.Ctx, p.dropDelayed)
 		}
 	}
 	p.mu.Unlock()
@@ -80,7 +80,7 @@ func (p *pool) addDelayed(t *task) {
 }
 
 // setTimerLocked sets the timer for the first delayed task. The caller holds p.mu.
-func (p *pool) setTimerLocked() {
+func (p *Pool) setTimerLocked() {
 	d := &p.delays
 	switch {
 	case len(d.tasks) == 0:
@@ -95,32 +95,32 @@ func (p *pool) setTimerLocked() {
 }
 
 // queueDelayed queues the tasks whose instants have come.
-func (p *pool) queueDelayed() {
+func (p *Pool) queueDelayed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
 	for len(p.delays.tasks) > 0 && !p.delays.tasks[0].begin.After(now) {
 		t := p.delays.tasks[0]
 		p.delays.remove(t)
-		t.since, t.added = t.since.Add(t.delay), now
+		t.Since, t.Added = t.Since.Add(t.Delay), now
 		p.addLocked(t)
 	}
 	p.setTimerLocked()
 }
 
-// handBackDelayed hands the run of a shard back if it is delayed and its definition permits it.
-func (p *pool) handBackDelayed(job string, shard int) {
-	p.endDelays(func() []*task {
-		if t := p.delays.byShard[shardOf{job, shard}]; t != nil && t.handsBack {
-			return []*task{t}
+// HandBackDelayed hands the run of a shard back if it is delayed and its definition permits it.
+func (p *Pool) HandBackDelayed(job string, shard int) {
+	p.endDelays(func() []*Task {
+		if t := p.delays.byShard[shardOf{job, shard}]; t != nil && t.HandsBack {
+			return []*Task{t}
 		}
 		return nil
 	})
 }
 
-// drainDelayed ends all delays, also those to come.
-func (p *pool) drainDelayed() {
-	p.endDelays(func() []*task {
+// DrainDelayed ends all delays, also those to come.
+func (p *Pool) DrainDelayed() {
+	p.endDelays(func() []*Task {
 		p.delays.over = true
 		return slices.Clone(p.delays.tasks)
 	})
@@ -128,14 +128,14 @@ func (p *pool) drainDelayed() {
 
 // dropDelayed ends the delayed runs whose session has ended. Until then their shards are blocked in the
 // next incarnation.
-func (p *pool) dropDelayed() {
-	p.endDelays(func() []*task {
-		return slices.DeleteFunc(slices.Clone(p.delays.tasks), func(t *task) bool { return t.ctx.Err() == nil })
+func (p *Pool) dropDelayed() {
+	p.endDelays(func() []*Task {
+		return slices.DeleteFunc(slices.Clone(p.delays.tasks), func(t *Task) bool { return t.Ctx.Err() == nil })
 	})
 }
 
 // endDelays ends the delays of the tasks that choose returns.
-func (p *pool) endDelays(choose func() []*task) {
+func (p *Pool) endDelays(choose func() []*Task) {
 	p.mu.Lock()
 	var ends []func()
 	for _, t := range choose() {
@@ -154,25 +154,25 @@ func (p *pool) endDelays(choose func() []*task) {
 
 // endDelayLocked ends the delay of a task before its instant. It queues the task, or returns a function that
 // reports its end, which the caller calls without p.mu.
-func (p *pool) endDelayLocked(t *task) (end func()) {
+func (p *Pool) endDelayLocked(t *Task) (end func()) {
 	switch {
-	case t.ctx.Err() != nil:
-		return func() { t.end(context.Cause(t.ctx)) }
-	case t.handsBack:
-		return func() { t.end(errNotBegun) }
+	case t.Ctx.Err() != nil:
+		return func() { t.End(context.Cause(t.Ctx)) }
+	case t.HandsBack:
+		return func() { t.End(p.NotBegun) }
 	}
-	t.added = time.Now()
+	t.Added = time.Now()
 	p.addLocked(t)
 	return func() {}
 }
 
 // delayHeap is a heap of tasks by the instants at which they begin, for package heap.
-type delayHeap []*task
+type delayHeap []*Task
 
 func (h delayHeap) Len() int { return len(h) }
 
 func (h delayHeap) Less(i, j int) bool {
-	return cmp.Or(h[i].begin.Compare(h[j].begin), h[i].fire.Compare(h[j].fire), cmp.Compare(h[i].job, h[j].job), cmp.Compare(h[i].shard, h[j].shard)) < 0
+	return cmp.Or(h[i].begin.Compare(h[j].begin), h[i].Fire.Compare(h[j].Fire), cmp.Compare(h[i].Job, h[j].Job), cmp.Compare(h[i].Shard, h[j].Shard)) < 0
 }
 
 func (h delayHeap) Swap(i, j int) {
@@ -182,7 +182,7 @@ func (h delayHeap) Swap(i, j int) {
 
 // Push is for package heap.
 func (h *delayHeap) Push(x any) {
-	t := x.(*task)
+	t := x.(*Task)
 	t.index = len(*h)
 	*h = append(*h, t)
 }
