@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator/internal/member"
+	"github.com/rota-dev/rota/internal/group/member"
 	"github.com/rota-dev/rota/lock"
 	"github.com/rota-dev/rota/registry"
 )

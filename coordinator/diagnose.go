@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator/internal/diagnosis"
+	"github.com/rota-dev/rota/internal/group/diagnosis"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )

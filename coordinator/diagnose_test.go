@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/coordinator"
-	"github.com/rota-dev/rota/coordinator/internal/coordtest"
-	"github.com/rota-dev/rota/coordinator/internal/membertest"
+	"github.com/rota-dev/rota/internal/group/coordtest"
+	"github.com/rota-dev/rota/internal/group/membertest"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/test/recordedit"
 	"github.com/rota-dev/rota/registry"

@@ -1,11 +1,11 @@
 package coordinator
 
 import (
-	"github.com/rota-dev/rota/coordinator/internal/claimer"
-	"github.com/rota-dev/rota/coordinator/internal/due"
-	"github.com/rota-dev/rota/coordinator/internal/event"
-	"github.com/rota-dev/rota/coordinator/internal/member"
-	"github.com/rota-dev/rota/coordinator/internal/planning"
+	"github.com/rota-dev/rota/internal/group/claimer"
+	"github.com/rota-dev/rota/internal/group/due"
+	"github.com/rota-dev/rota/internal/group/event"
+	"github.com/rota-dev/rota/internal/group/member"
+	"github.com/rota-dev/rota/internal/group/planning"
 	"github.com/rota-dev/rota/registry"
 )
 

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator/internal/explain"
+	"github.com/rota-dev/rota/internal/group/explain"
 	"github.com/rota-dev/rota/internal/parallel"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"

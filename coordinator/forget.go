@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator/internal/batch"
+	"github.com/rota-dev/rota/internal/group/batch"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/rota-dev/rota/coordinator/internal/diagnosis"
+	"github.com/rota-dev/rota/internal/group/diagnosis"
 	"github.com/rota-dev/rota/internal/parallel"
 	"github.com/rota-dev/rota/registry"
 )

@@ -11,11 +11,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator/internal/claimer"
-	"github.com/rota-dev/rota/coordinator/internal/due"
-	"github.com/rota-dev/rota/coordinator/internal/member"
 	"github.com/rota-dev/rota/coordinator/strategy"
 	"github.com/rota-dev/rota/internal/contain"
+	"github.com/rota-dev/rota/internal/group/claimer"
+	"github.com/rota-dev/rota/internal/group/due"
+	"github.com/rota-dev/rota/internal/group/member"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator/internal/due"
+	"github.com/rota-dev/rota/internal/group/due"
 	"github.com/rota-dev/rota/internal/parallel"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"

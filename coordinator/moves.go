@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator/internal/diagnosis"
-	"github.com/rota-dev/rota/coordinator/internal/due"
-	"github.com/rota-dev/rota/coordinator/internal/planning"
 	"github.com/rota-dev/rota/coordinator/strategy"
+	"github.com/rota-dev/rota/internal/group/diagnosis"
+	"github.com/rota-dev/rota/internal/group/due"
+	"github.com/rota-dev/rota/internal/group/planning"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"

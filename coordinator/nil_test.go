@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/rota-dev/rota/coordinator/internal/member"
+	"github.com/rota-dev/rota/internal/group/member"
 )
 
 func TestNilRegistry(t *testing.T) {

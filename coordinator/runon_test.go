@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator/internal/claimer"
+	"github.com/rota-dev/rota/internal/group/claimer"
 	"github.com/rota-dev/rota/internal/shardset"
 )
 

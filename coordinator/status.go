@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator/internal/due"
-	"github.com/rota-dev/rota/coordinator/internal/planning"
+	"github.com/rota-dev/rota/internal/group/due"
+	"github.com/rota-dev/rota/internal/group/planning"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"

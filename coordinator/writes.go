@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/rota-dev/rota/coordinator/internal/batch"
+	"github.com/rota-dev/rota/internal/group/batch"
 	"github.com/rota-dev/rota/registry"
 )
 

@@ -3,7 +3,7 @@ package strategy
 import (
 	"slices"
 
-	"github.com/rota-dev/rota/coordinator/internal/balance"
+	"github.com/rota-dev/rota/internal/group/balance"
 )
 
 // Sticky assigns shards evenly with the fewest moves. Each candidate gets its share of the job by

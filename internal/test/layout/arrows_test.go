@@ -22,9 +22,10 @@ var reach = []struct {
 	{"registry/zookeeper", []string{"registry", "registry/backend", "internal/cleartext", "internal/parallel", "internal/zkwire", "github.com/go-zookeeper/zk"}},
 	{"lock", []string{"registry", "internal/backoff"}},
 	{"conformance/...", []string{"registry", "lock", "conformance/...", "github.com/stretchr/testify/...", "github.com/anishathalye/porcupine"}},
-	{"coordinator/internal/membertest", []string{"registry/...", "coordinator/...", "internal/record", "internal/shardset", "github.com/stretchr/testify/..."}},
-	{"coordinator/internal/coordtest", []string{"coordinator/internal/due", "internal/record", "internal/shardset", "github.com/stretchr/testify/..."}},
-	{"coordinator/...", []string{"registry", "lock", "coordinator/...", "internal/contain", "internal/count", "internal/jobname", "internal/parallel", "internal/record", "internal/scheduletext", "internal/shardset"}},
+	{"internal/group/membertest", []string{"registry/...", "coordinator/...", "internal/group/...", "internal/record", "internal/shardset", "github.com/stretchr/testify/..."}},
+	{"internal/group/coordtest", []string{"internal/group/due", "internal/record", "internal/shardset", "github.com/stretchr/testify/..."}},
+	{"internal/group/...", []string{"registry", "coordinator/strategy", "internal/group/...", "internal/contain", "internal/count", "internal/jobname", "internal/parallel", "internal/record", "internal/scheduletext", "internal/shardset"}},
+	{"coordinator/...", []string{"registry", "lock", "coordinator/...", "internal/group/...", "internal/contain", "internal/count", "internal/jobname", "internal/parallel", "internal/record", "internal/scheduletext", "internal/shardset"}},
 	{"schedule", []string{"internal/firelist", "internal/jobname", "internal/scheduletext", "internal/texthash", "github.com/robfig/cron/v3"}}, // knows no fleet
 	{"executor/...", []string{"registry", "schedule", "coordinator/...", "executor/...", "internal/contain", "internal/count", "internal/firelist", "internal/jobname", "internal/record", "internal/scheduletext", "internal/shardset", "internal/texthash"}},
 	{"history/sqltest", nil},
@@ -66,6 +67,9 @@ var reach = []struct {
 	{"examples/...", []string{"registry/...", "schedule", "coordinator", "executor", "handler", "rotatest", "github.com/robfig/cron/v3"}},
 }
 
+// usersOfGroup are the packages that may import the decisions and loops of a group. All others see them through coordinator.
+var usersOfGroup = []string{"coordinator/...", "internal/group/...", "internal/test/..."}
+
 func arrowsPointDown(tr *tree) (faults []string) {
 	for _, s := range tr.sources {
 		if s.isTest() {
@@ -83,7 +87,7 @@ func arrowsPointDown(tr *tree) (faults []string) {
 			} else if first, _, _ := strings.Cut(imp, "/"); !strings.Contains(first, ".") {
 				continue // the standard library
 			}
-			if !matchesAny(target, may...) {
+			if !matchesAny(target, may...) || matchesAny(target, "internal/group/...") && !matchesAny(s.dir(), usersOfGroup...) {
 				faults = append(faults, fmt.Sprintf("%s: %s may not import %s", s.path, s.dir(), imp))
 			}
 		}
@@ -135,7 +139,7 @@ func importsOf(tr *tree) map[string][]string {
 func algorithmsKnowNoBackend(tr *tree) (faults []string) {
 	imports := importsOf(tr)
 	for _, pkg := range slices.Sorted(maps.Keys(imports)) {
-		if !matchesAny(pkg, "coordinator/...", "executor/...") || pkg == "coordinator/internal/membertest" {
+		if !matchesAny(pkg, "coordinator/...", "executor/...") || pkg == "internal/group/membertest" {
 			continue
 		}
 		for _, dep := range slices.Sorted(maps.Keys(closure(imports, pkg))) {

@@ -37,7 +37,7 @@ func packagesHaveComments(tr *tree) (faults []string) {
 func testsDoNotSleep(tr *tree) (faults []string) {
 	virtual := map[string]bool{}
 	for _, s := range tr.sources {
-		if s.importsAny("testing/synctest", tr.module+"/rotatest", tr.module+"/coordinator/internal/membertest") {
+		if s.importsAny("testing/synctest", tr.module+"/rotatest", tr.module+"/internal/group/membertest") {
 			virtual[s.dir()] = true
 		}
 	}
@@ -73,9 +73,9 @@ func testsDoNotSkip(tr *tree) (faults []string) {
 // pure are the packages that make decisions. They depend on their arguments only, so that a
 // decision can be explored, replayed and tested without a clock or a store.
 var pure = []string{
-	"coordinator/strategy", "coordinator/internal/balance", "coordinator/internal/batch", "coordinator/internal/claiming",
-	"coordinator/internal/diagnosis", "coordinator/internal/due", "coordinator/internal/election", "coordinator/internal/explain",
-	"coordinator/internal/planning", "coordinator/internal/skew",
+	"coordinator/strategy", "internal/group/balance", "internal/group/batch", "internal/group/claiming",
+	"internal/group/diagnosis", "internal/group/due", "internal/group/election", "internal/group/explain",
+	"internal/group/planning", "internal/group/skew",
 }
 
 // decisionsArePure finds imports, calls and statements by which such a package would wait, share

@@ -82,13 +82,13 @@ var targets = []target{
 		files: []string{"entry.go", "keys.go", "members.go", "traffic.go", "txnrequest.go", "versioncache.go"},
 		steps: []step{{tests: "TestLayout|TestMemberConn|TestMultiRequest|TestRoute|TestVersionCache|TestZnode"}},
 	},
-	{name: "claiming", dir: "coordinator/internal/claiming", steps: unitTests("")},
-	{name: "balance", dir: "coordinator/internal/balance", steps: unitTests("")},
-	{name: "batch", dir: "coordinator/internal/batch", steps: unitTests("")},
-	{name: "due", dir: "coordinator/internal/due", steps: unitTests("")},
-	{name: "election", dir: "coordinator/internal/election", steps: unitTests("")},
-	{name: "skew", dir: "coordinator/internal/skew", steps: unitTests("")},
-	{name: "planning", dir: "coordinator/internal/planning", steps: unitTests("TestStrategies_Compared|TestDecisions")},
+	{name: "claiming", dir: "internal/group/claiming", steps: unitTests("")},
+	{name: "balance", dir: "internal/group/balance", steps: unitTests("")},
+	{name: "batch", dir: "internal/group/batch", steps: unitTests("")},
+	{name: "due", dir: "internal/group/due", steps: unitTests("")},
+	{name: "election", dir: "internal/group/election", steps: unitTests("")},
+	{name: "skew", dir: "internal/group/skew", steps: unitTests("")},
+	{name: "planning", dir: "internal/group/planning", steps: unitTests("TestStrategies_Compared|TestDecisions")},
 }
 
 func main() {

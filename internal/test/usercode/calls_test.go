@@ -109,7 +109,7 @@ func TestUserCode_IsCalledWhereAPanicIsCaught(t *testing.T) {
 }
 
 // roots are the packages that call code of users. Other packages call none, or are called by tests and commands.
-var roots = []string{"./executor", "./coordinator/...", "./history", "./handler", "./internal/contain"}
+var roots = []string{"./executor/...", "./coordinator/...", "./internal/group/...", "./history", "./handler", "./internal/contain"}
 
 // findUses returns all uses, as "method or func value in function".
 func findUses(t *testing.T) map[string]bool {

@@ -1,0 +1,159 @@
+package claimer
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/rota-dev/rota/internal/group/due"
+	"github.com/rota-dev/rota/internal/group/event"
+	"github.com/rota-dev/rota/internal/group/feed"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/registry"
+)
+
+// ApplyPlans applies the plans that have changed to the states of their jobs.
+func (c *Claimer) ApplyPlans(ctx context.Context) {
+	c.Plans.Drain(func(n feed.Update[*record.Plan]) {
+		j := c.Jobs[n.Name]
+		if n.Deleted || n.Unreadable {
+			if j != nil {
+				c.ownershipLog.LosePlan(ctx, j.Claims.Job, j.planKey, n.Err)
+				c.reportShards(j.Claims.Job, j.Plan, nil)
+				j.Plan, j.PlanRev = nil, registry.Rev{}
+				delete(c.Frozen, j)
+				if n.Deleted {
+					c.setUnsupported(j, false)
+				}
+			}
+			return
+		}
+		mine := n.Value.Owners[c.Me]
+		if j == nil {
+			if mine.IsZero() {
+				return // other members own the job
+			}
+			j = &JobState{
+				Segment: n.Name, key: c.Keys.Claims(c.Me, n.Name), planKey: c.Keys.Plan(n.Name),
+				index: -1, Claims: record.Claims{Job: n.Value.Job},
+			}
+			c.Jobs[n.Name] = j
+		}
+		c.reportShards(j.Claims.Job, j.Plan, n.Value)
+		before := j.Plan
+		j.Plan, j.PlanRev, j.StalePlan = n.Value, n.Rev, registry.Rev{}
+		c.ownershipLog.SetOwned(j.Claims.Job, mine)
+		if delete(c.Frozen, j); !j.Plan.Frozen.IsZero() {
+			c.Frozen[j] = struct{}{}
+		}
+		c.compileEpochs(j, before)
+		c.MarkDirty(j)
+		c.yieldShards(j, j.Claims.Running.Shards())
+	})
+}
+
+// reportShards reports a change of the shards that the plans of a job assign to this incarnation. A
+// nil plan is none.
+func (c *Claimer) reportShards(job string, before, after *record.Plan) {
+	if c.Events.Shards == nil {
+		return
+	}
+	e := event.Shards{Job: job}
+	e.Before, e.FrozenBefore = c.shardsIn(before)
+	e.After, e.FrozenAfter = c.shardsIn(after)
+	if !e.Before.Equal(e.After) || !e.FrozenBefore.Equal(e.FrozenAfter) {
+		c.Events.Shards(e)
+	}
+}
+
+// shardsIn returns the shards that a plan assigns to this incarnation, and those of them that are to
+// move.
+func (c *Claimer) shardsIn(p *record.Plan) (mine, frozen shardset.Set) {
+	if p == nil {
+		return mine, frozen
+	}
+	mine = p.Owners[c.Me]
+	return mine, mine.Intersect(p.Frozen)
+}
+
+// reportShardsLost reports the loss of all shards at the end of the incarnation.
+func (c *Claimer) reportShardsLost() {
+	for _, segment := range slices.Sorted(maps.Keys(c.Jobs)) {
+		j := c.Jobs[segment]
+		c.reportShards(j.Claims.Job, j.Plan, nil)
+	}
+}
+
+// yieldShards asks the Work to yield those of running shards whose run is cancelled, that are to move or are
+// disabled, whose job is paused, or that run by a definition which is not the newest.
+func (c *Claimer) yieldShards(j *JobState, running shardset.Set) {
+	if j.Plan == nil {
+		return
+	}
+	for _, g := range j.Claims.Running {
+		for s := range j.Plan.Cancels.Naming(g.Shards.Intersect(running), g.Ref).All() {
+			c.Work.Yield(j.Claims.Job, s, ErrCancelled)
+		}
+	}
+	for s := range running.Intersect(j.Plan.Frozen).All() {
+		c.Work.Yield(j.Claims.Job, s, ErrMoving)
+	}
+	for s := range running.Intersect(j.Plan.Disabled).All() {
+		c.Work.Yield(j.Claims.Job, s, ErrDisabled)
+	}
+	for _, g := range j.Claims.Running {
+		cause := ErrNewDefinition
+		if j.Plan.Paused {
+			cause = ErrPaused
+		} else if g.Epoch == j.Plan.Last().Number {
+			continue
+		}
+		for s := range g.Shards.Intersect(running).All() {
+			c.Work.Yield(j.Claims.Job, s, cause)
+		}
+	}
+}
+
+// compileEpochs compiles the definitions of a plan that the plan before does not have. An epoch of the same number has
+// another definition if an operator has forgotten the job meanwhile.
+func (c *Claimer) compileEpochs(j *JobState, before *record.Plan) {
+	programs := make(map[int]due.Program, len(j.Plan.Epochs))
+	for i := range j.Plan.Epochs {
+		e := &j.Plan.Epochs[i]
+		if p, ok := j.programs[e.Number]; ok && hasEpoch(before, e) {
+			programs[e.Number] = p
+			continue
+		}
+		p, err := c.Work.Compile(e.Def)
+		if err != nil {
+			if e.Number > j.loggedUnsupported { // once, not at each change of the plan
+				j.loggedUnsupported = e.Number
+				c.Log.Error("definition is not supported by this version; instances that support it run its fires",
+					"job", j.Plan.Job, "epoch", e.Number, "error", err)
+			}
+			continue
+		}
+		programs[e.Number] = p
+	}
+	j.programs = programs
+	c.setUnsupported(j, len(programs) < len(j.Plan.Epochs))
+}
+
+// hasEpoch reports whether a plan has an epoch of the same number with the same definition. A nil plan has none.
+func hasEpoch(p *record.Plan, e *record.Epoch) bool {
+	if p == nil {
+		return false
+	}
+	known, ok := p.Epoch(e.Number)
+	return ok && bytes.Equal(known.Def, e.Def)
+}
+
+// setUnsupported records whether a job's plan has a definition that this process cannot compile.
+func (c *Claimer) setUnsupported(j *JobState, unsupported bool) {
+	if unsupported != j.unsupported {
+		j.unsupported = unsupported
+		c.SetSupported(j.Claims.Job, !unsupported)
+	}
+}

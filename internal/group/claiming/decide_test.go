@@ -1,0 +1,78 @@
+package claiming
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/internal/group/coordtest"
+	"github.com/rota-dev/rota/internal/group/due"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+// claimant returns the input of member "me", which owns all shards of a job that fires each minute.
+func claimant(t *testing.T, shards int) *Input {
+	t.Helper()
+	return &Input{
+		Me: "me", MayClaim: true, Now: coordtest.Start, Claims: record.Claims{Job: "job"},
+		Programs: map[int]due.Program{1: coordtest.Minutely{}, 2: coordtest.Minutely{}},
+		Plan:     coordtest.PlanOfOwnShards(t, shards),
+	}
+}
+
+// A claimer keeps the records that it passes to Decide, and shares them with other loops.
+func TestDecide_DoesNotModifyItsInput(t *testing.T) {
+	snapshot := func(in *Input) string {
+		plan, err := json.Marshal(in.Plan)
+		require.NoError(t, err)
+		claims, err := json.Marshal(in.Claims)
+		require.NoError(t, err)
+		return fmt.Sprintf("%s\n%s\n%v %v %v %v %v", plan, claims, in.ClaimedAt, in.Ended, in.Blocked, in.Programs, in.ReportedAhead)
+	}
+	in := claimant(t, 6)
+	in.Now = coordtest.At(3)
+	in.Plan.Watermarks = record.Watermarks{}.Raise(shardset.Range(0, 6), coordtest.Fire(1, 1).Watermark())
+	in.Plan.Reruns = coordtest.Runs(shardset.Of(3, 4), coordtest.Fire(1, 2))
+	in.Plan.Disabled = shardset.Of(4, 5)
+	in.Plan.Triggers = []record.Trigger{{Number: 1, At: coordtest.Start, Epoch: 1}}
+	in.Claims.Watermarks = record.Watermarks{}.Raise(shardset.Range(0, 3), coordtest.Fire(2, 1).Watermark())
+	in.Claims.Running = coordtest.Runs(shardset.Range(0, 3), coordtest.Fire(2, 1))
+	in.Claims.Failures = record.Failures{}.With(record.Failure{RunGroup: record.RunGroup{Shards: shardset.Of(1), Ref: coordtest.Fire(2, 1)}, Error: "before"})
+	in.Ended = []EndedRun{{Shard: 0}, {Shard: 1, Err: errors.New("failed")}, {Shard: 2, Err: errors.New("handed back"), HandedBack: true}}
+
+	dropping := claimant(t, 6)
+	dropping.Plan = in.Plan.Clone()
+	newest, err := record.NewEpoch(2, coordtest.At(2), json.RawMessage(`{"name":"job","shards":6,"on_crash":"count as failed"}`))
+	require.NoError(t, err)
+	dropping.Plan.Epochs[0].Until = coordtest.At(2)
+	dropping.Plan.Epochs = append(dropping.Plan.Epochs, newest)
+	dropping.Now, dropping.Claims, dropping.Ended = in.Now, in.Claims, in.Ended
+
+	for name, input := range map[string]*Input{"claims, skips and ends": in, "drops re-runs": dropping} {
+		t.Run(name, func(t *testing.T) {
+			before := snapshot(input)
+			first := fmt.Sprintf("%+v", input.Decide())
+			assert.Equal(t, before, snapshot(input))
+			assert.Equal(t, first, fmt.Sprintf("%+v", input.Decide()), "the same input has the same decision")
+		})
+	}
+}
+
+// A leader that rebuilds a lost plan numbers triggers after those of all claims: the watermarks of shards that run rise.
+func TestDecide_FailuresNameTheLastTriggerOfARebuiltPlan(t *testing.T) {
+	in := claimant(t, 1)
+	in.Claims.Watermarks = in.Claims.Watermarks.Raise(shardset.Of(0), coordtest.Fire(1, 1).Watermark())
+	in.Claims.Running = coordtest.Runs(shardset.Of(0), coordtest.Fire(1, 1))
+	in.Plan.Watermarks = record.Watermarks{}.Raise(shardset.Of(0), record.Watermark{Trigger: 7})
+	in.Ended, in.Now = []EndedRun{{Shard: 0, Err: errors.New("no such table")}}, coordtest.At(1).Add(1)
+	out := in.Decide()
+	require.Len(t, out.Claims.Failures, 1)
+	assert.EqualValues(t, 7, out.Claims.Failures[0].LastTrigger)
+	marks := out.Claims.Watermarks.Fold(in.Plan.Watermarks, shardset.Of(0))
+	assert.Equal(t, shardset.Of(0), due.FailingShards(in.Plan, in.Programs, marks, nil, out.Claims.Failures))
+}

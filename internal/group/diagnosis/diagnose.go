@@ -1,0 +1,550 @@
+package diagnosis
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/internal/count"
+	"github.com/rota-dev/rota/internal/group/planning"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/registry"
+)
+
+// Severity is how much a finding matters.
+type Severity int
+
+// The severities.
+const (
+	Info    Severity = iota + 1 // it may be intended, or passes by itself
+	Warning                     // fires may be late
+	Error                       // fires do not run, or a record is damaged
+)
+
+// Kind is the kind of a finding.
+type Kind string
+
+// The kinds.
+const (
+	Unreadable  Kind = "unreadable"  // a record breaks a rule
+	Foreign     Kind = "foreign"     // another program wrote a record
+	Format      Kind = "format"      // a newer version wrote a record
+	Orphaned    Kind = "orphaned"    // a record whose counterpart does not exist
+	Missing     Kind = "missing"     // a record that should exist
+	Expired     Kind = "expired"     // a member whose session does not exist
+	Leaderless  Kind = "leaderless"  // the group has no leader
+	Clock       Kind = "clock"       // clocks differ
+	Unoffered   Kind = "unoffered"   // no live instance offers a job
+	Retiring    Kind = "retiring"    // a retired job that is not deleted yet
+	Unsupported Kind = "unsupported" // an instance cannot compile a definition
+	Differs     Kind = "differs"     // an instance has another definition than the stored one
+	Unowned     Kind = "unowned"     // shards have no owner
+	Stuck       Kind = "stuck"       // shards or runs wait for long
+	Problem     Kind = "problem"     // the plan names another problem
+	Lost        Kind = "lost"        // the store has lost records
+)
+
+// Finding is something that an operator should know.
+type Finding struct {
+	Severity Severity
+	Kind     Kind
+	Job      string       // "" if it concerns no job
+	Key      registry.Key // "" if it concerns no single record
+	What, Do string
+}
+
+// diagnosis collects findings.
+type diagnosis struct {
+	*Records
+	members    map[string]record.Member // by incarnation
+	live       map[registry.SessionID]bool
+	plans      map[string]*record.Plan             // by segment
+	jobs       map[string]record.Job               // by segment
+	skewed     map[string]bool                     // by incarnation
+	differing  map[string]bool                     // by incarnation: clocks that are a finding of a small fleet
+	controls   map[string]*record.Control          // by segment
+	claims     map[string]map[string]record.Claims // by segment and incarnation
+	unreadable map[registry.Key]bool
+	findings   []Finding
+}
+
+// Diagnose returns the findings, the most severe first.
+func Diagnose(r *Records) []Finding {
+	d := diagnosis{
+		Records: r, members: map[string]record.Member{}, live: map[registry.SessionID]bool{},
+		plans: map[string]*record.Plan{}, jobs: map[string]record.Job{}, skewed: map[string]bool{}, differing: map[string]bool{}, unreadable: map[registry.Key]bool{},
+		controls: map[string]*record.Control{}, claims: map[string]map[string]record.Claims{},
+	}
+	d.decode()
+	d.checkElection()
+	d.checkMembers()
+	d.checkLocals()
+	d.checkOrphans()
+	d.checkLost()
+	d.checkJobs()
+	d.checkWaitingTriggers()
+	d.checkLateFires()
+	d.checkRetiring()
+	slices.SortStableFunc(d.findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(b.Severity, a.Severity), strings.Compare(string(a.Kind), string(b.Kind)),
+			strings.Compare(a.Job, b.Job), strings.Compare(string(a.Key), string(b.Key)), strings.Compare(a.What, b.What))
+	})
+	return d.findings
+}
+
+func (d *diagnosis) add(f Finding) { d.findings = append(d.findings, f) }
+
+// decode decodes all records and adds those that cannot be read.
+func (d *diagnosis) decode() {
+	for _, key := range d.Foreign {
+		d.unreadable[key] = true
+		d.add(Finding{Error, Foreign, "", key, "another program wrote the value of this key", "delete the key; instances write their records again"})
+	}
+	if d.Meta == nil {
+		if !slices.Contains(d.Foreign, d.Keys.Meta()) && len(d.Members)+len(d.Jobs) > 0 {
+			d.add(Finding{Warning, Missing, "", d.Keys.Meta(), "the record of the namespace is missing", "it is created at the next join; if fences were raised, call Operator.RaiseFences again"})
+		}
+	} else if meta, err := record.DecodeMeta(d.Meta.Value); err != nil {
+		d.addUnreadable(*d.Meta, "", err)
+	} else if meta.Incident != nil {
+		d.add(describeLoss(meta.Incident, d.Keys.Meta()))
+	}
+	for _, e := range d.Instances {
+		d.live[e.Owner] = true
+		if _, err := record.Decode[record.Instance](e.Value); err != nil {
+			d.addUnreadable(e, "", err)
+		}
+	}
+	for _, e := range d.Members {
+		m, err := record.DecodeMemberEntry(e)
+		if err != nil {
+			d.addUnreadable(e, "", err)
+			continue
+		}
+		d.members[e.Key.Name()] = m
+	}
+	for _, e := range d.Jobs {
+		_, job, err := record.DecodeDefinition(e.Value)
+		if err == nil {
+			err = record.CheckJobOf(e.Key, job.Name)
+		}
+		if err != nil {
+			d.addUnreadable(e, "", err)
+			continue
+		}
+		d.jobs[e.Key.Name()] = job
+	}
+	for _, e := range d.Plans {
+		p, err := record.DecodePlanEntry(e)
+		if err != nil {
+			d.addUnreadable(e, d.jobs[e.Key.Name()].Name, err)
+			continue
+		}
+		d.plans[e.Key.Name()] = p
+	}
+	for _, e := range d.Controls {
+		d.decodeControl(e)
+	}
+	for _, e := range d.Ends {
+		if _, err := record.DecodeEnds(e.Value); err != nil {
+			d.addUnreadable(e, "", err)
+		}
+	}
+	for _, inc := range slices.Sorted(maps.Keys(d.Claims)) {
+		for _, e := range d.Claims[inc] {
+			c, err := record.DecodeClaims(e.Value)
+			if err == nil {
+				err = record.CheckJobOf(e.Key, c.Job)
+			}
+			if err != nil {
+				d.addUnreadable(e, d.jobs[e.Key.Name()].Name, err)
+				continue
+			}
+			segment := e.Key.Name()
+			if d.claims[segment] == nil {
+				d.claims[segment] = map[string]record.Claims{}
+			}
+			d.claims[segment][inc] = c
+		}
+	}
+}
+
+func (d *diagnosis) decodeControl(e registry.Entry) {
+	if e.Key == d.Keys.GroupControl() {
+		if _, err := record.DecodeGroupControl(e.Value); err != nil {
+			d.addUnreadable(e, "", err)
+		}
+		return
+	}
+	c, err := record.DecodeControl(e.Value)
+	if err == nil {
+		err = record.CheckJobOf(e.Key, c.Job)
+	}
+	if err != nil {
+		d.addUnreadable(e, d.jobs[e.Key.Name()].Name, err)
+		return
+	}
+	d.controls[e.Key.Name()] = c
+}
+
+// describeLoss returns the finding about a loss of records.
+func describeLoss(in *record.Incident, key registry.Key) Finding {
+	what := "the store was wiped or replaced"
+	if in.Kind == record.IncidentRewound {
+		what = "the store was set back to an earlier state"
+	}
+	unknown := ""
+	switch {
+	case in.Operators:
+	case in.Kind == record.IncidentRewound:
+		unknown = "; not all that operators have changed since that state is restored"
+	default:
+		unknown = "; which instances and hosts were disabled, and who paused what, is not restored in full"
+	}
+	return Finding{
+		Error, Lost, "", key,
+		fmt.Sprintf("%s, as %s noticed at %v. Lost: watermarks, pending triggers and retries, counts, checkpoints. %d control records were restored from memory%s",
+			what, in.By, in.Noticed, in.Restored, unknown),
+		"rota restore FILE, if there is a dump; compare rota jobs with what was paused; then rota acknowledge. If databases refuse fences: rota raise-fences",
+	}
+}
+
+func (d *diagnosis) addUnreadable(e registry.Entry, job string, err error) {
+	d.unreadable[e.Key] = true
+	if errors.Is(err, record.ErrNewerFormat) {
+		d.add(Finding{Error, Format, job, e.Key, err.Error(), "upgrade this program, or finish the downgrade of the fleet"})
+		return
+	}
+	d.add(Finding{Error, Unreadable, job, e.Key, fmt.Sprintf("the record cannot be read: %v", err), d.adviseUnreadable(e.Key)})
+}
+
+// adviseUnreadable returns how to mend a record that cannot be read, without a client of the store where a command can.
+func (d *diagnosis) adviseUnreadable(key registry.Key) string {
+	const otherwise = "; see docs/protocol/record-edits.md"
+	switch dir := key.Dir(); {
+	case key == d.Keys.Meta():
+		return "with a dump: rota restore FILE; without: rota raise-fences --above N, where N is the greatest fence that any database has stored. Each replaces the record" + otherwise
+	case dir == d.Keys.Members():
+		return "nothing: its instance joins again with another record; that of a process that has ended is deleted with its other records. Either needs a leader" + otherwise
+	case dir == d.Keys.Instances():
+		return "start the instance under another name, or delete the key" + otherwise
+	case dir == d.Keys.Jobs() || dir == d.Keys.Controls():
+		return "with a dump: rota restore FILE, which replaces records that cannot be read; without: delete the key, or rota retire the job" + otherwise
+	}
+	return "restore or delete the record" + otherwise
+}
+
+// byLeader returns the remedy that the leader does something. Without a leader, it has to be elected first.
+func (d *diagnosis) byLeader(does string) string {
+	if _, led := d.electionRecord(d.Keys.Seat()); !led {
+		return "start an instance: the leader that is elected " + does
+	}
+	return "the leader " + does
+}
+
+// checkElection checks that the group has a leader.
+func (d *diagnosis) checkElection() {
+	const do = "start an instance; see elections in docs/operating/messages.md"
+	seat, present := d.electionRecord(d.Keys.Seat())
+	if !present {
+		if what := "the group has no leader, so no shard is reassigned; owners go on with theirs"; len(d.members) > 0 || len(d.plans) > 0 {
+			d.add(Finding{Error, Leaderless, "", d.Keys.Seat(), what, do})
+		}
+		return
+	}
+	s, err := record.Decode[record.Seat](seat.Value)
+	if err != nil {
+		d.addUnreadable(seat, "", err)
+	}
+	leader, found := d.electionRecord(d.Keys.Leader())
+	if !found && !d.unreadable[d.Keys.Leader()] {
+		d.add(Finding{Error, Missing, "", d.Keys.Leader(), "the seat is held, and the record of the leader is missing", "the leader resigns and another is elected; if it stays so, restart the leader"})
+	} else if found {
+		if _, err := record.Decode[record.Leader](leader.Value); err != nil {
+			d.addUnreadable(leader, "", err)
+		}
+	}
+	for _, inc := range slices.Sorted(maps.Keys(s.Skewed)) {
+		d.skewed[inc] = true
+		off, relation := time.Duration(s.Skewed[inc]).Round(time.Millisecond), "ahead of"
+		if off < 0 {
+			off, relation = -off, "behind"
+		}
+		d.add(Finding{
+			Error, Clock, "", d.Keys.Member(inc),
+			fmt.Sprintf("the clock of %s is %v %s the fleet's median, so it claims nothing and owns no shards", record.InstanceOf(inc), off, relation),
+			"set the clock of its host",
+		})
+	}
+	for _, inc := range slices.Sorted(maps.Keys(s.Differing)) {
+		of := "leader's"
+		if l, err := record.Decode[record.Leader](leader.Value); err == nil && l.Incarnation == inc {
+			of = "store's"
+		}
+		d.differing[inc] = true
+		d.add(Finding{
+			Warning, Clock, "", d.Keys.Member(inc),
+			fmt.Sprintf("the clock of %s differed by %v from the %s, and in a fleet of one or two instances either may be wrong", record.InstanceOf(inc), time.Duration(s.Differing[inc]).Round(time.Millisecond), of),
+			"check both clocks",
+		})
+	}
+	for _, inc := range s.Incomplete {
+		d.add(Finding{Warning, Missing, "", d.Keys.Member(inc), fmt.Sprintf("%s is alive, and one of its records is missing or damaged", inc), "it joins again by itself; if it stays so, restart it"})
+	}
+}
+
+// checkMembers checks each member by itself.
+func (d *diagnosis) checkMembers() {
+	for _, inc := range slices.Sorted(maps.Keys(d.members)) {
+		m, key := d.members[inc], d.Keys.Member(inc)
+		if !d.live[m.Session] {
+			f := Finding{Warning, Expired, "", key, fmt.Sprintf("the session of %s has expired, and its records are not reaped", m.Name), d.byLeader("reaps them; if it stays so, look at its log")}
+			if m.RestartGrace > 0 {
+				f.Severity, f.Do = Info, "its shards wait for its return (RestartGrace); start it again"
+			}
+			d.add(f)
+			continue
+		}
+		if off := time.Duration(m.Difference); off != 0 && !d.skewed[inc] && !d.differing[inc] {
+			d.add(Finding{Warning, Clock, "", key, fmt.Sprintf("the clock of %s differed by about %v from that of the leader, more than half of MaxClockSkew", m.Name, off.Round(time.Millisecond)), "synchronize the clocks"})
+		}
+		for _, job := range slices.Sorted(maps.Keys(m.Ahead)) {
+			d.add(Finding{
+				Error, Clock, job, key, fmt.Sprintf("shards of %s wait until %v: a wrong clock claimed fires before their time", m.Name, m.Ahead[job].At),
+				"correct the clock; to not wait, Operator.Reset",
+			})
+		}
+		for _, job := range m.Unsupported {
+			d.add(Finding{Warning, Unsupported, job, key, fmt.Sprintf("%s registers the job and cannot compile a definition in force, so it does not offer it", m.Name), "finish the upgrade"})
+		}
+		d.checkDefinitions(&m, key)
+		for _, job := range slices.Sorted(maps.Keys(m.Blocked)) {
+			d.add(Finding{Error, Stuck, job, key, fmt.Sprintf("%s may not own shards %s: a handler of its earlier session has not returned", m.Name, m.Blocked[job]), "end that process"})
+		}
+		for _, job := range slices.Sorted(maps.Keys(m.Waiting)) {
+			w := m.Waiting[job]
+			d.add(Finding{Warning, Stuck, job, key, fmt.Sprintf("%s on %s waiting for a worker since %v, behind %s", count.Of(w.Shards.Len()+w.More, "run"), m.Name, w.Since, w.Behind), "see docs/sizing.md"})
+		}
+	}
+}
+
+// checkDefinitions compares a live member's own definitions with the stored ones. Lower revisions are one finding: in a
+// rolling deployment, a member has that of each job that was changed, and is replaced within minutes.
+func (d *diagnosis) checkDefinitions(m *record.Member, key registry.Key) {
+	var lower []record.OtherDefinition
+	content := map[string]record.OtherDefinition{} // those of lower of which the member has recorded that the content differs
+	f := Finding{Info, Differs, "", key, "", "if it is not about to be replaced, as in a rolling deployment, start it with the version or jobs file of the others"}
+	for _, job := range slices.Sorted(slices.Values(slices.Concat(m.Jobs, m.Unsupported))) {
+		stored, known := d.jobs[record.Segment(job)]
+		if !known {
+			continue
+		}
+		other, differs := m.FindOther(job, stored.Revision)
+		switch {
+		case !differs:
+		case other.Revision == stored.Revision:
+			d.add(Finding{Warning, Differs, job, key, other.String(), "raise Revision"})
+		default:
+			if lower = append(lower, other); len(lower) == 1 {
+				f.Job = job
+			}
+			if other.Own != "" { // it came after the higher revision: it was left behind, or rolled back
+				f.Severity, content[job] = Warning, other
+			}
+		}
+	}
+	switch len(lower) {
+	case 0:
+		return
+	case 1:
+		f.What = lower[0].String()
+	default: // one revision may be that of a whole file, most of which has not changed
+		f.What, f.Job = fmt.Sprintf("%s has another revision of %d jobs than is stored", m.Name, len(lower)), ""
+		if names := slices.Sorted(maps.Keys(content)); len(names) > 0 {
+			f.What += fmt.Sprintf(", and other content of %s, such as %s: %v", count.Of(len(names), "job"), names[0], content[names[0]])
+		} else {
+			f.What += fmt.Sprintf(": %v; whether their content differs is not on record", lower[0])
+		}
+	}
+	d.add(f)
+}
+
+// checkLocals compares the local parts of jobs. Jobs that differ on the same instances are one finding.
+func (d *diagnosis) checkLocals() {
+	var live []*record.Member
+	for _, m := range d.members {
+		if d.live[m.Session] && !m.Draining {
+			live = append(live, &m)
+		}
+	}
+	jobs := map[string][]string{} // by instances
+	for job, instances := range record.CompareLocals(live) {
+		names := strings.Join(instances, ", ")
+		jobs[names] = append(jobs[names], job)
+	}
+	for names, differing := range jobs {
+		slices.Sort(differing)
+		f := Finding{
+			Warning, Differs, "", "", fmt.Sprintf("%d jobs, such as %s, differ on %s in what is not stored: commands or requests", len(differing), differing[0], names),
+			"give all instances the same jobs file or program",
+		}
+		if len(differing) == 1 {
+			f.Job, f.What = differing[0], fmt.Sprintf("the job differs on %s in what is not stored: its command or request", names)
+		}
+		d.add(f)
+	}
+}
+
+// checkOrphans checks that records have their counterparts.
+func (d *diagnosis) checkOrphans() {
+	orphan := func(key registry.Key, job, what, do string) { d.add(Finding{Warning, Orphaned, job, key, what, do}) }
+	for _, inc := range slices.Sorted(maps.Keys(d.Claims)) {
+		key := d.Keys.Member(inc)
+		if _, known := d.members[inc]; known || d.unreadable[key] {
+			continue
+		}
+		for _, e := range d.Claims[inc] {
+			orphan(e.Key, d.jobs[e.Key.Name()].Name, fmt.Sprintf("claims of %s, which has no member record", inc),
+				d.byLeader("restores the member record or reaps the claims; if it stays so, look at its log"))
+		}
+	}
+	for _, e := range d.Plans {
+		segment := e.Key.Name()
+		if key := d.Keys.Job(segment); !d.hasEntry(d.Jobs, key) && !d.unreadable[key] {
+			name, forget := "", "delete the plan"
+			if p := d.plans[segment]; p != nil {
+				name, forget = p.Job, "rota forget "+p.Job
+			}
+			orphan(e.Key, name, "a plan without a stored definition", d.byLeader("stores the definition again; if the job was removed on purpose: "+forget))
+		}
+	}
+	for _, e := range d.Controls {
+		segment := e.Key.Name()
+		if c, key := d.controls[segment], d.Keys.Job(segment); c != nil && c.Retiring == nil && !d.hasEntry(d.Jobs, key) && !d.unreadable[key] {
+			orphan(e.Key, c.Job, "intent for a job without a stored definition", adviseUnoffered(c.Job))
+		}
+	}
+	for segment, p := range d.plans {
+		for inc := range p.Owners {
+			if _, known := d.members[inc]; !known && !d.unreadable[d.Keys.Member(inc)] {
+				orphan(d.Keys.Plan(segment), p.Job, fmt.Sprintf("the plan names the owner %s, which has no member record", inc), d.byLeader("reassigns its shards; if it stays so, look at its log"))
+			}
+		}
+	}
+}
+
+func (d *diagnosis) hasEntry(sorted []registry.Entry, key registry.Key) bool {
+	_, found := slices.BinarySearchFunc(sorted, key, func(e registry.Entry, k registry.Key) int { return cmp.Compare(e.Key, k) })
+	return found
+}
+
+// checkJobs checks each job.
+func (d *diagnosis) checkJobs() {
+	for _, segment := range slices.Sorted(maps.Keys(d.jobs)) {
+		job := d.jobs[segment]
+		_, planned := d.plans[segment]
+		if planned || d.unreadable[d.Keys.Plan(segment)] || d.isRetiring(segment) {
+			continue
+		}
+		f := Finding{Warning, Missing, job.Name, d.Keys.Plan(segment), "the job has no plan", d.byLeader("makes one; if it stays so, look at its log")}
+		if d.countOffers(job.Name) == 0 {
+			f.Severity, f.Kind, f.Do = Info, Unoffered, adviseUnoffered(job.Name)
+			f.What = "the job has no plan, since no live instance offers it"
+		}
+		d.add(f)
+	}
+	for _, segment := range slices.Sorted(maps.Keys(d.plans)) {
+		if !d.isRetiring(segment) {
+			d.checkPlan(segment, d.plans[segment])
+		}
+	}
+	if d.Compile == nil {
+		return
+	}
+	for _, e := range d.Jobs {
+		if d.unreadable[e.Key] {
+			continue
+		}
+		text, job, err := record.DecodeDefinition(e.Value)
+		if err == nil {
+			_, err = d.Compile(text)
+		}
+		if err != nil {
+			d.add(Finding{Info, Unsupported, job.Name, e.Key, "this program cannot compile the definition: " + strings.ReplaceAll(err.Error(), "\n", "; "), "use the version that the fleet runs"})
+		}
+	}
+}
+
+// countOffers returns how many live members offer a job.
+func (d *diagnosis) countOffers(job string) (n int) {
+	for _, m := range d.members {
+		if d.live[m.Session] && m.Offers(job) {
+			n++
+		}
+	}
+	return n
+}
+
+// adviseUnoffered returns what to do about a job that no live instance offers.
+func adviseUnoffered(job string) string {
+	return fmt.Sprintf("start a process that registers the job; if it was removed or renamed on purpose: rota retire %s", job)
+}
+
+// seeProblem is what to do about a problem of a plan.
+const seeProblem = "explain the job; docs/operating/messages.md lists the problems"
+
+// checkPlan checks the plan of a job.
+func (d *diagnosis) checkPlan(segment string, p *record.Plan) {
+	key := d.Keys.Plan(segment)
+	unowned, total := shardset.Range(0, p.Shards()), p.Shards()
+	for _, shards := range p.Owners {
+		unowned = unowned.Minus(shards)
+	}
+	problem := p.Problem
+	if problem == "" && d.countOffers(p.Job) == 0 && unowned.Len() == total {
+		problem = planning.UnofferedProblem
+	}
+	kind := Problem
+	switch {
+	case strings.Contains(problem, planning.UnofferedProblem):
+		kind = Unoffered
+	case strings.Contains(problem, planning.UnsupportedProblem):
+		kind = Unsupported
+	case !unowned.IsZero():
+		kind = Unowned
+	}
+	if !unowned.IsZero() {
+		why, do := problem, seeProblem
+		switch {
+		case why == "":
+			why, do = d.explainUnowned(p.Job, unowned)
+		case kind == Unoffered:
+			do = adviseUnoffered(p.Job)
+		}
+		d.add(Finding{Error, kind, p.Job, key, fmt.Sprintf("%d of %d shards have no owner (%s): %s", unowned.Len(), total, unowned, why), do})
+	} else if problem != "" {
+		d.add(Finding{Warning, kind, p.Job, key, problem, seeProblem})
+	}
+	d.checkFrozen(segment, p)
+}
+
+// explainUnowned names the reason why shards have no owner although the plan names no problem.
+func (d *diagnosis) explainUnowned(job string, unowned shardset.Set) (why, do string) {
+	blocked := shardset.Set{}
+	for _, m := range d.members {
+		blocked = blocked.Union(m.Blocked[job].Intersect(unowned))
+	}
+	_, led := d.electionRecord(d.Keys.Seat())
+	switch {
+	case !led:
+		return "the group has no leader", "start an instance; see elections in docs/operating/messages.md"
+	case !blocked.IsZero():
+		return fmt.Sprintf("shards %s are blocked, since handlers of earlier sessions have not returned", blocked), "end those processes"
+	}
+	return "the leader has not assigned them yet", "if it stays so, look at the leader's log"
+}

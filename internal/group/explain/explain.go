@@ -1,0 +1,220 @@
+package explain
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/rota-dev/rota/internal/group/due"
+	"github.com/rota-dev/rota/internal/group/planning"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/registry"
+)
+
+// Records are the records of a job and of its group, each as of its own read.
+type Records struct {
+	Now        record.Instant
+	Keys       record.Keys
+	Job        string
+	Definition json.RawMessage // as stored; nil: there is none, or it cannot be read
+	Stored     record.Job      // the parsed Definition
+	Control    *record.Control // the stored intent; nil: none is stored, or it cannot be read
+	Group      record.GroupControl
+	Plan       *record.Plan // nil: there is none, or it cannot be read
+	Leader     string       // the leader's instance; "" means that there is none
+	Term       uint64
+	Skewed     map[string]record.Duration  // by incarnation: how far its clock is ahead
+	Members    map[string]record.Member    // by incarnation
+	Live       map[registry.SessionID]bool // the sessions of live instances
+	Claims     map[string]record.Claims    // by incarnation
+	Followed   map[string]*record.Plan     // the plans of the jobs that the job follows, by name
+	Unreadable map[registry.Key]string     // damaged records, and the rule that each breaks
+	Compile    due.Compiler                // nil: schedules are not known
+	programs   map[int]due.Program         // by epoch number; filled by Explain
+	progress   planning.JobProgress        // filled by Explain
+	failures   []record.Failure            // of all records; filled by Explain
+	runners    map[string]record.Runs      // by incarnation; filled by Explain
+	pending    record.Runs                 // re-runs that are not claimed; filled by Explain
+}
+
+// Verdict is the result of a gate.
+type Verdict string
+
+// The verdicts.
+const (
+	OK      Verdict = "ok"      // the fire has passed the gate
+	Stop    Verdict = "stop"    // the fire has not passed the gate
+	Unknown Verdict = "unknown" // the records do not show whether it has
+)
+
+// Verb names the method of coordinator.Operator that helps a fire that is stopped, or History.
+type Verb string
+
+// The verbs.
+const (
+	Cancel      Verb = "Cancel"
+	Disable     Verb = "Disable" // an instance, so that its shards move
+	Enable      Verb = "Enable"
+	Reset       Verb = "Reset"
+	Resume      Verb = "Resume"
+	ResumeGroup Verb = "ResumeGroup"
+	Retry       Verb = "Retry"
+	Trigger     Verb = "Trigger"
+	History     Verb = "History" // no method: the run history has the outcome
+)
+
+// Gate is a condition of a run, as checked for one fire.
+type Gate struct {
+	Name    string
+	Verdict Verdict
+	Detail  string
+}
+
+// Answer explains a fire of some shards.
+type Answer struct {
+	Shards  shardset.Set
+	Fire    record.Instant // zero if there is no fire
+	Gates   []Gate         // up to the first that stops the fire
+	Summary string
+	Do      string // the remedy; empty if none is needed or possible
+	Verb    Verb   // the method of an operator that helps; empty if none does
+	Target  string // the instance that Verb is for, if it is for one
+	Stops   bool   // whether a gate stops the fire
+}
+
+// Explain explains a fire for each of shards. Fire zero means the newest fire that is due for each. Shards
+// with equal answers share one. Shards that the job does not have are ignored.
+func Explain(r Records, shards shardset.Set, fire record.Instant) []Answer {
+	r.derive()
+	var out []Answer
+	for _, part := range r.divide(shards.Intersect(shardset.Range(0, r.Total()))) {
+		first, _ := part.Min()
+		a := r.explainShard(first, fire)
+		a.Shards = part
+		same := slices.IndexFunc(out, a.sameAs)
+		if same < 0 {
+			out = append(out, a)
+			continue
+		}
+		out[same].Shards = out[same].Shards.Union(part)
+	}
+	slices.SortFunc(out, func(a, b Answer) int {
+		x, _ := a.Shards.Min()
+		y, _ := b.Shards.Min()
+		return x - y
+	})
+	return out
+}
+
+// Total returns how many shards the job has, at least 1: a job without a definition is explained for
+// shard 0.
+func (r *Records) Total() int {
+	if r.Plan != nil {
+		return r.Plan.Shards()
+	}
+	return max(r.Stored.Shards, 1)
+}
+
+// sameAs reports whether two answers differ at most in their shards.
+func (a Answer) sameAs(b Answer) bool {
+	return a.Fire == b.Fire && a.Summary == b.Summary && a.Do == b.Do && a.Verb == b.Verb && a.Target == b.Target && slices.Equal(a.Gates, b.Gates)
+}
+
+// derive computes the parts of the records that all shards share.
+func (r *Records) derive() {
+	r.runners = map[string]record.Runs{}
+	owners := map[string]shardset.Set{}
+	if r.Plan != nil {
+		owners = r.Plan.Owners
+		r.progress.Watermarks = r.Plan.Watermarks
+		r.failures = append(r.failures, r.Plan.Failures...)
+		r.pending = append(r.pending, r.Plan.Reruns...)
+	}
+	for _, inc := range sortedKeys(r.Claims) {
+		c := r.Claims[inc]
+		r.progress.AddClaims(owners[inc], c)
+		r.failures = append(r.failures, c.Failures...)
+		r.runners[inc] = c.Running
+	}
+	r.pending = due.Unclaimed(slices.Concat(r.pending, r.progress.HandedBack), r.progress.Watermarks)
+	r.programs = map[int]due.Program{}
+	if r.Compile == nil || r.Plan == nil {
+		return
+	}
+	for i := range r.Plan.Epochs {
+		e := &r.Plan.Epochs[i]
+		if prog, err := r.Compile(e.Def); err == nil {
+			r.programs[e.Number] = prog
+		}
+	}
+}
+
+// divide divides shards into parts whose answers are equal: no record treats shards of a part
+// differently. There may be 10,000 shards, and few parts.
+func (r *Records) divide(shards shardset.Set) []shardset.Set {
+	if shards.IsZero() {
+		return nil
+	}
+	parts := []shardset.Set{shards}
+	split := func(by shardset.Set) {
+		if by.IsZero() {
+			return
+		}
+		next := make([]shardset.Set, 0, len(parts)+1)
+		for _, p := range parts {
+			in := p.Intersect(by)
+			if out := p.Minus(by); !out.IsZero() {
+				next = append(next, out)
+			}
+			if !in.IsZero() {
+				next = append(next, in)
+			}
+		}
+		parts = next
+	}
+	splitByRuns := func(runs record.Runs) {
+		for _, g := range runs {
+			split(g.Shards)
+		}
+	}
+	if p := r.Plan; p != nil {
+		for _, inc := range sortedKeys(p.Owners) {
+			split(p.Owners[inc])
+		}
+		for i := range p.Epochs {
+			split(shardset.Range(0, p.Epochs[i].Job().Shards))
+		}
+		split(p.Frozen)
+		split(p.Disabled)
+		for _, t := range p.Triggers {
+			if t.Shards != nil {
+				split(*t.Shards)
+			}
+		}
+	}
+	if r.Control != nil {
+		split(r.Control.Disabled)
+		for _, a := range r.Control.Acts {
+			split(a.DisabledShards())
+		}
+	}
+	for _, inc := range sortedKeys(r.Members) {
+		m := r.Members[inc]
+		split(m.Blocked[r.Job])
+		split(m.Waiting[r.Job].Shards)
+	}
+	for _, inc := range sortedKeys(r.runners) {
+		splitByRuns(r.runners[inc])
+	}
+	splitByRuns(r.pending)
+	for _, f := range r.failures {
+		split(f.Shards)
+	}
+	var out []shardset.Set
+	for _, p := range parts {
+		for _, g := range r.progress.Watermarks.Split(p) {
+			out = append(out, g.Shards)
+		}
+	}
+	return out
+}

@@ -1,0 +1,246 @@
+package explore
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// guardSite is a place in the source that adds a condition to a transaction, or an operation that
+// implies one.
+type guardSite struct {
+	site  string   // function and constructor
+	names []string // of the guards that it makes, see guardOf
+}
+
+// twins are guards that are redundant with another one, each implied by an operation. A violation needs
+// both to be removed.
+var twins = map[string]string{
+	"claim: free ends":    "claim: set claims",
+	"claim: set ends":     "claim: set claims",
+	"reap: delete member": "reap: dead",
+	"join: first member":  "join: free instance",
+	"resign: delete seat": "resign: set leader",
+	"resign: set leader":  "resign: delete seat",
+}
+
+// witness is a path on which a promise is broken while a guard is removed.
+type witness struct {
+	scenario string
+	seed     uint64   // of a random path, if steps is empty
+	steps    []string // prefixes of labels. After them the world runs to rest without faults
+}
+
+// guardSites are all places in coordinator and executor.
+var guardSites = []guardSite{
+	{"Claimer.NextWrite Alive", []string{"claim: alive"}},
+	{"Namespace.requirements Absent", []string{"claim: no other"}},
+	{"Namespace.requirements At", []string{"claim: other as known"}},
+	{"Claimer.composeShare At", []string{"claim: plan as known"}},
+	{"Claimer.composeShare Create", []string{"claim: first claims"}},
+	{"Claimer.composeShare Set", []string{"claim: set claims"}},
+	{"Claimer.writeEnds CreateOwned", []string{"claim: free ends"}},
+	{"Claimer.writeEnds Set", []string{"claim: set ends"}},
+
+	{"Leader.CommitDecision At", []string{"plan: leader as known", "reap: leader as known", "end pause: leader as known", "retire: leader as known"}},
+	{"Change.EncodeShare Dead", []string{"plan: dead"}},
+	{"Change.EncodeShare Create", []string{"plan: first plan"}},
+	{"Change.EncodeShare Set", []string{"plan: set plan"}},
+	{"jobPlanner.failOverExpired Absent", []string{"plan: no claims"}},
+	{"jobPlanner.failOverExpired Delete", []string{"plan: delete claims"}},
+	{"jobPlanner.absorbOutcomes Delete", []string{"plan: delete claims"}},
+	{"jobPlanner.acceptRequests Set", []string{"plan: set control"}},
+	{"Leader.commitEndedPauses Set", []string{"end pause: set control"}},
+	{"Leader.deleteStates At", []string{"retire: control as known"}},
+	{"Leader.deleteStates Delete", []string{"retire: delete state"}},
+	{"round.retire Absent", []string{"retire: no plan", "retire: no definition"}},
+	{"round.retire Delete", []string{"retire: delete plan", "retire: delete definition", "retire: delete control"}},
+
+	{"Reaping.PackLoads Dead", []string{"reap: dead"}},
+	{"round.reapIncarnation Absent", []string{"reap: no plan"}},
+	{"round.reapIncarnation Delete", []string{"reap: delete claims", "reap: delete member"}},
+
+	{"State.SuccessionTxn Dead", []string{"elect: dead"}},
+	{"State.SuccessionTxn Create", []string{"elect: first leader"}},
+	{"State.SuccessionTxn Set", []string{"elect: set leader"}},
+	{"State.SuccessionTxn CreateOwned", []string{"elect: free seat"}},
+	{"State.SuccessionTxn At", []string{"elect: seat as known"}},
+	{"State.AcceptanceTxn At", []string{"accept: leader as known"}},
+	{"State.AcceptanceTxn CreateOwned", []string{"accept: free seat"}},
+	{"State.ResignationTxn Alive", []string{"resign: alive"}},
+	{"State.ResignationTxn Set", []string{"resign: set leader"}},
+	{"State.ResignationTxn Delete", []string{"resign: delete seat"}},
+	{"Elector.PublishSeat Set", []string{"name successors: set seat"}},
+
+	{"Member.BuildJoinTxn CreateOwned", []string{"join: free instance"}},
+	{"Member.BuildJoinTxn Create", []string{"join: first member"}},
+	{"Member.PublishState Alive", []string{"publish: alive"}},
+	{"Member.PublishState Set", []string{"publish: set member"}},
+
+	{"putOp Create", []string{"operate: first control"}},
+	{"putOp Set", []string{"operate: set control"}},
+	{"Operator.createControl Absent", []string{"operate: no plan"}},
+	{"Operator.createControl At", []string{"operate: plan as known"}},
+	{"Operator.forgetTxn Absent", []string{"forget: no definition", "forget: no plan", "forget: no control"}},
+	{"Operator.forgetTxn Delete", []string{"forget: delete definition", "forget: delete plan", "forget: delete control"}},
+	{"Operator.addExpiredClaims Absent", []string{"forget: no claims"}},
+	{"Operator.addExpiredClaims Delete", []string{"forget: delete claims"}},
+	{"Operator.addExpiredClaims Dead", []string{"forget: dead"}},
+	{"Operator.recheckForgotten Create", []string{"operate: first definition"}},
+	{"Operator.deleteStates Delete", []string{"save: delete state"}},
+	{"Member.decideDefinitionWrite Create", []string{"operate: first definition"}},
+	{"Member.decideDefinitionWrite Set", []string{"operate: set definition"}},
+	{"Member.readMeta Create", []string{"operate: first other"}},
+	{"Member.readMeta Set", []string{"operate: set other"}},
+	{"Member.recordRestored Set", []string{"operate: set other"}},
+	{"Member.restoreIntent Create", []string{"operate: first control"}},
+	{"Member.restoreIntent Set", []string{"operate: set other"}},
+
+	{"Writes.commitThen Alive", []string{"save: alive", "operate: alive"}},
+	{"Ownership.Save Create", []string{"save: first state"}},
+	{"Ownership.Save Set", []string{"save: set state"}},
+
+	{"campaign.resign Alive", []string{"check: alive"}},
+	{"Leader.restoreDefinitions At", []string{"restore: leader as known"}},
+	{"Leader.restoreConditions At", []string{"restore: plan as known"}},
+	{"Leader.offerCondition At", []string{"restore: member as known"}},
+	{"Leader.restoreRetired Create", []string{"restore: first definition"}},
+	{"restoreDefinition Create", []string{"restore: first definition"}},
+	{"restoreDefinition Set", []string{"restore: set definition"}},
+	{"Leader.readSuspect Alive", []string{"name incomplete: alive"}},
+}
+
+func TestGuards_AreNamedAtEachPlaceInTheSource(t *testing.T) {
+	var named []string
+	for _, s := range guardSites {
+		named = append(named, s.site)
+	}
+	slices.Sort(named)
+	require.Equal(t, sitesIn(t, append(coordinatorDirs(t), "../../../executor")...), named)
+}
+
+// testedElsewhere are the guards that no small world meets, or in which none breaks a promise without them, as no
+// small world forgets a job; and the test that fails without each.
+var testedElsewhere = map[string]string{
+	"restore: leader as known":   "TestRestore_Guards/the term",
+	"restore: first definition":  "TestRestore_Guards/a definition that is there",
+	"restore: set definition":    "TestRestore_Guards/a definition that is there",
+	"restore: plan as known":     "TestRestore_LeavesAForgottenJob/whose plan is gone too",
+	"restore: member as known":   "TestRestore_LeavesAForgottenJob/that no instance offers any more",
+	"retire: leader as known":    "TestRetirements_Guards/the term",
+	"retire: control as known":   "TestRetirements_Guards/the intent as read, for the states too",
+	"retire: delete state":       "TestOperator_Retire/deletes a job, with the states of its shards, once no instance offers it",
+	"retire: delete control":     "TestRetirements_Guards/the intent as read, for the states too",
+	"retire: delete plan":        "TestRetirements_Guards/the plan as read",
+	"retire: delete definition":  "TestRetirements_Guards/the definition as read",
+	"retire: no plan":            "TestRetirements_Guards/no plan and no definition",
+	"retire: no definition":      "TestRetirements_Guards/no plan and no definition",
+	"end pause: leader as known": "TestEndedPauses_Guards/the term",
+	"end pause: set control":     "TestEndedPauses_Guards/the record as read",
+	"operate: plan as known":     "TestOperator/numbers the first trigger after those of a plan that a leader makes at the same time",
+	"operate: no plan":           "TestOperator/numbers the first trigger after those of a plan that a leader makes at the same time",
+	"forget: no definition":      "TestForget_Guards/no plan, no control and no definition",
+	"forget: no plan":            "TestForget_Guards/no plan, no control and no definition",
+	"forget: no control":         "TestForget_Guards/no plan, no control and no definition",
+	"forget: delete definition":  "TestForget_Guards/owners whose sessions have expired, with claims and without",
+	"forget: delete plan":        "TestOperator_Forget/is refused if an instance joins with the job at the same time",
+	"forget: delete control":     "TestForget_Guards/owners whose sessions have expired, with claims and without",
+	"forget: no claims":          "TestForget_Guards/owners whose sessions have expired, with claims and without",
+	"forget: delete claims":      "TestForget_Guards/owners whose sessions have expired, with claims and without",
+	"forget: dead":               "TestForget_Guards/owners whose sessions have expired, with claims and without",
+	"save: delete state":         "TestOperator_Forget/deletes all records of a job that no instance offers",
+	"name incomplete: alive":     "TestMissing/an incarnation whose session has expired is not named",
+	"check: alive":               "TestCampaign_Returns/never on a loss that lead was told of by the store",
+	"reap: delete claims":        "TestPlan_Failover/deletes claims only with a plan, or on condition that there is none",
+	"reap: no plan":              "TestPlan_Failover/deletes claims only with a plan, or on condition that there is none",
+	"save: alive":                "TestOwned_Save/that arrives after the session has ended changes nothing",
+	"save: first state":          "TestOwned_Save/does not overwrite what another hand has written, until State has been called",
+	"save: set state":            "TestOwned_Save/does not overwrite what another hand has written, until State has been called",
+	"operate: alive":             "TestRun_CommitIsJudgedByTheStore, of package executor",
+	"operate: first other":       "TestMember_FenceBase",
+	"claim: other as known":      "TestStoreLoss_FencesOfAProcessThatRemembersNothing",
+	"claim: no other":            "TestStoreLoss_FencesOfAProcessThatRemembersNothing",
+	"operate: set other":         "TestStoreLoss_Guards",
+}
+
+func TestGuards_AreAllCaughtSomewhere(t *testing.T) {
+	caught := guardsMet(t)
+	for name := range testedElsewhere {
+		caught = append(caught, name)
+	}
+	var named []string
+	for _, s := range guardSites {
+		named = append(named, s.names...)
+	}
+	slices.Sort(caught)
+	slices.Sort(named)
+	require.Equal(t, slices.Compact(named), slices.Compact(caught))
+}
+
+// coordinatorDirs returns the directories of the packages of coordinator.
+func coordinatorDirs(t *testing.T) []string {
+	t.Helper()
+	dirs, err := filepath.Glob("../*")
+	require.NoError(t, err)
+	return append(dirs, "../../../coordinator", "../../../coordinator/strategy")
+}
+
+// sitesIn returns the sites of guards in the packages of directories.
+func sitesIn(t *testing.T, dirs ...string) []string {
+	t.Helper()
+	var sites []string
+	for _, dir := range dirs {
+		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		require.NoError(t, err)
+		for _, name := range files {
+			if strings.HasSuffix(name, "_test.go") || strings.Contains(name, "membertest/") {
+				continue
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+			require.NoError(t, err)
+			for _, d := range file.Decls {
+				if f, ok := d.(*ast.FuncDecl); ok {
+					sites = append(sites, sitesOf(f)...)
+				}
+			}
+		}
+	}
+	slices.Sort(sites)
+	return slices.Compact(sites)
+}
+
+// sitesOf returns the sites in a function: calls of registry's constructors.
+func sitesOf(f *ast.FuncDecl) (sites []string) {
+	makers := []string{"Absent", "At", "Alive", "Dead", "Create", "CreateOwned", "Set", "Delete"}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			if p, ok := s.X.(*ast.Ident); ok && p.Name == "registry" && slices.Contains(makers, s.Sel.Name) {
+				sites = append(sites, fmt.Sprintf("%s %s", functionName(f), s.Sel.Name))
+			}
+		}
+		return true
+	})
+	return sites
+}
+
+// functionName returns the name of a function, for a method with the type of its receiver.
+func functionName(f *ast.FuncDecl) string {
+	if f.Recv == nil {
+		return f.Name.Name
+	}
+	receiver := f.Recv.List[0].Type
+	if star, ok := receiver.(*ast.StarExpr); ok {
+		receiver = star.X
+	}
+	if id, ok := receiver.(*ast.Ident); ok {
+		return id.Name + "." + f.Name.Name
+	}
+	return f.Name.Name
+}

@@ -1,0 +1,143 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/rota-dev/rota/internal/group/batch"
+	"github.com/rota-dev/rota/internal/group/elector"
+	"github.com/rota-dev/rota/internal/group/event"
+	"github.com/rota-dev/rota/internal/group/planning"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+)
+
+// CommitDecision commits a decision in as few transactions as possible, and reports whether it sent
+// plans. Reapings follow in the same round, even if a plan conflicted: they carry conditions of
+// their own, and a group whose plans change in every round reaps too.
+func (l *Leader) CommitDecision(ctx context.Context, d planning.Decision) (planned bool, err error) {
+	term := []registry.Cond{registry.At(l.Self.Keys.Leader(), l.View.Term)}
+	if err := l.commitEndedPauses(ctx, d.EndedPauses, term); err != nil {
+		return false, err
+	}
+	if err := l.commitRetirements(ctx, d.Retirements, term); err != nil {
+		return false, err
+	}
+	shares := make(map[string]batch.Items, len(d.Changes))
+	changes := slices.DeleteFunc(slices.Clone(d.Changes), func(c planning.Change) bool {
+		c.NoteDecision(record.Decision{At: l.View.Now, Term: l.View.Term.Seq, By: l.Self.Name})
+		pc, err := c.EncodeShare(l.Self.Keys)
+		if err != nil {
+			l.Log.Error("plan cannot be written; the job keeps its present plan", "job", c.Plan.Job, "error", err)
+			return true
+		}
+		shares[c.Segment] = pc
+		return false
+	})
+	loads := batch.Pack(term, changes, l.Self.Reg.Limits(),
+		func(c planning.Change) batch.Items { return shares[c.Segment] }, func(c planning.Change) bool { return l.SentAlone[c.Segment] })
+	var failed error
+	l.SetTask("writes", "plans")
+	for _, ld := range loads {
+		rev, err := registry.Apply(ctx, l.Self.Reg, ld.Txn)
+		if err == nil {
+			l.recordCommit(ld.Parts, rev)
+			continue
+		}
+		if err := l.handleRefusal(ctx, ld, err); err != nil {
+			return len(loads) > 0, err
+		}
+		failed = err
+	}
+	return len(loads) > 0, errors.Join(failed, l.reapAll(ctx, d.Reapings, term))
+}
+
+// problemBefore returns the problem of a job's plan before the changes of this round.
+func (l *Leader) problemBefore(segment string) string {
+	if p, ok := l.View.Plans[segment]; ok {
+		return p.Problem
+	}
+	return ""
+}
+
+// recordCommit applies committed changes to the view without waiting for their events.
+func (l *Leader) recordCommit(changes []planning.Change, rev registry.Rev) {
+	l.RecordAnswer()
+	l.LastCommit = max(l.LastCommit, rev.Seq)
+	for _, c := range changes {
+		l.logs.RecordPlan(&c, rev.Seq, l.problemBefore(c.Segment))
+		l.PlanFeed.RecordWrite(c.Segment, rev, c.Plan)
+		l.recordPlan(c, rev)
+		for _, e := range c.Crashed {
+			event.Report(l.Self.Events.Crashed, e)
+		}
+		for _, e := range c.Skipped {
+			event.Report(l.Self.Events.Skipped, e)
+		}
+		delete(l.SentAlone, c.Segment)
+	}
+}
+
+// handleRefusal returns errTermOver if the term's condition failed. Otherwise it has the change that
+// conflicted sent alone the next time, so that it holds up no other.
+func (l *Leader) handleRefusal(ctx context.Context, ld batch.Load[planning.Change], err error) error {
+	refusal, ok := batch.FindConflict(err)
+	if !ok {
+		for _, c := range ld.Parts {
+			l.unsure[c.Segment] = true
+		}
+		return err
+	}
+	if refusal.Index == 0 {
+		return elector.ErrTermOver
+	}
+	if part, ok := ld.PartOf(refusal.Index); ok {
+		c := ld.Parts[part]
+		l.SentAlone[c.Segment] = true
+		l.logs.LogConflict(ctx, l.Self.Reg, c.Segment, c.Plan.Job, l.Self.Keys.Plan(c.Segment))
+		if refusal.Index < len(ld.Txn.If) && ld.Txn.If[refusal.Index].Kind == registry.CondDead {
+			l.suspectOwner(c.Segment, ld.Txn.If[refusal.Index].Session)
+		}
+		return l.findForeignValue(ctx, ld.Txn, refusal.Index)
+	}
+	return nil
+}
+
+// reapAll deletes the records of expired incarnations.
+func (l *Leader) reapAll(ctx context.Context, reapings []planning.Reaping, term []registry.Cond) error {
+	for _, b := range reapings {
+		reaped, err := l.reapOne(ctx, b, term)
+		if err != nil {
+			return err
+		}
+		if reaped {
+			l.RecordAnswer()
+			delete(l.View.Members, b.Incarnation)
+			l.logs.RecordReaping(b.Incarnation)
+			l.removeIncarnation(b.Incarnation)
+		}
+	}
+	return nil
+}
+
+// reapOne deletes the records of an incarnation. It reports false if the store refuses, since the
+// session lives or the records differ from the view: the incarnation has just joined, and the watch
+// has not delivered its instance key yet. That is no error, as a retry would only delay the plans.
+func (l *Leader) reapOne(ctx context.Context, b planning.Reaping, term []registry.Cond) (reaped bool, err error) {
+	for _, ld := range b.PackLoads(l.Self.Reg.Limits(), term) {
+		_, err := registry.Apply(ctx, l.Self.Reg, ld.Txn)
+		refusal, refused := batch.FindConflict(err)
+		switch {
+		case refused && refusal.Index == 0:
+			return false, elector.ErrTermOver
+		case refused:
+			l.Log.Debug("not reaped", "incarnation", b.Incarnation, "error", err)
+			return false, nil
+		case err != nil:
+			return false, fmt.Errorf("reap %s: %w", b.Incarnation, err)
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,128 @@
+package member
+
+import (
+	"context"
+	"time"
+
+	"github.com/rota-dev/rota/internal/group/claimer"
+	"github.com/rota-dev/rota/internal/group/due"
+	"github.com/rota-dev/rota/internal/group/planning"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+)
+
+// Stats describes a member at an instant.
+type Stats struct {
+	Leading   bool
+	SafeUntil time.Time // when the session is lost unless the store answers before; zero: no session
+	Jobs      map[string]JobStats
+}
+
+// JobStats describes what a member owns of a job. Unowned, UnownedDue and Paused are known to the
+// leader only.
+type JobStats struct {
+	Owned, Blocked int
+	Due            time.Time // the oldest fire of its shards that is due and not claimed; zero: none
+	NextFire       time.Time // zero: none
+	Unowned        int       // shards without an owner, except disabled ones
+	UnownedDue     time.Time // as Due, for the shards without an owner
+	Paused         bool
+}
+
+// Stats returns the present state of the member. If ctx ends before the claimer answers, the shards
+// that the member owns are missing.
+func (m *Member) Stats(ctx context.Context) Stats {
+	out := Stats{Jobs: map[string]JobStats{}}
+	m.mu.Lock()
+	in := m.current
+	m.mu.Unlock()
+	if in == nil {
+		return out
+	}
+	_, out.SafeUntil = in.Session.State()
+	now := record.InstantOf(m.Clock())
+	for job, shards := range m.Blocked.CopyBlocked() {
+		out.Jobs[job] = JobStats{Blocked: shards.Len()}
+	}
+	for _, v := range m.awaitJobViews(ctx, in) {
+		if v.Plan != nil {
+			out.addOwned(v, in.ID, now)
+		}
+	}
+	if out.Leading = in.Elector.IsLeading(); out.Leading {
+		for _, p := range in.plans.Values() {
+			out.addUnowned(p, m.Work.Compile, now)
+		}
+	}
+	return out
+}
+
+// awaitJobViews returns the claimer's view of its jobs, nil if the incarnation or ctx ends before.
+func (m *Member) awaitJobViews(ctx context.Context, in *Incarnation) []claimer.JobView {
+	views := in.Claimer.RequestJobs()
+	for {
+		m.mu.Lock()
+		current, changed := m.current, m.changed
+		m.mu.Unlock()
+		if current != in {
+			return nil
+		}
+		select {
+		case v := <-views:
+			return v
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// addOwned adds the figures that a claimer has of a job.
+func (s *Stats) addOwned(v claimer.JobView, me string, now record.Instant) {
+	mine := v.Plan.Owners[me]
+	if mine.IsZero() {
+		return
+	}
+	j := s.Jobs[v.Plan.Job]
+	j.Owned = mine.Len()
+	marks := v.Claims.Watermarks.Fold(v.Plan.Watermarks, mine)
+	done := due.NewProgress(marks, v.Claims.Running, due.PendingOf(v.Plan, due.HandedBack(&v.Claims, mine)))
+	j.Due = earliest(j.Due, due.OldestUnclaimed(v.Plan, v.Programs, done, mine, now))
+	j.NextFire = due.NextFire(v.Plan, v.Programs, done, mine, now.Time())
+	s.Jobs[v.Plan.Job] = j
+}
+
+// addUnowned adds what the plan of a job shows about its shards without an owner. Of a job that skips
+// its due fires, since no live instance has offered it for long, they do not count. Nor do they of a job that is
+// paused without a problem: it is retiring and waits for its last runs, or the leader is about to assign them.
+func (s *Stats) addUnowned(p *record.Plan, compile due.Compiler, now record.Instant) {
+	j := s.Jobs[p.Job]
+	j.Paused = p.Paused
+	unowned := shardset.Range(0, p.Shards()).Minus(p.Disabled)
+	for _, shards := range p.Owners {
+		unowned = unowned.Minus(shards)
+	}
+	skips := p.Unoffered != 0 && now >= p.Unoffered.Add(planning.MaxUnoffered) || p.Paused && p.Problem == ""
+	if !unowned.IsZero() && !skips {
+		programs := map[int]due.Program{}
+		for i := range p.Epochs {
+			if prog, err := compile(p.Epochs[i].Def); err == nil {
+				programs[p.Epochs[i].Number] = prog
+			}
+		}
+		j.Unowned = unowned.Len()
+		done := due.Progress{Watermarks: p.Watermarks, Pending: due.PendingOf(p)}
+		j.UnownedDue = earliest(time.Time{}, due.OldestUnclaimed(p, programs, done, unowned, now))
+	}
+	if j != (JobStats{}) {
+		s.Jobs[p.Job] = j
+	}
+}
+
+// earliest returns the earlier of two instants. A zero instant does not count.
+func earliest(a time.Time, b record.Instant) time.Time {
+	if b == 0 || !a.IsZero() && a.Before(b.Time()) {
+		return a
+	}
+	return b.Time()
+}
