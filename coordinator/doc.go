@@ -8,9 +8,8 @@
 //   - [Join]: own shards without a schedule, such as partitions to consume. Each shard has a
 //     saved state, from which the next owner continues.
 //   - [Campaign]: leader election alone.
-//   - [Operator]: pause, trigger and disable jobs, read their status, and explain why a fire
-//     has not run, from a process that need not be in the group.
 //
+// Package operator pauses, triggers and disables jobs, and reads their state.
 // Strategies, which choose the owner of each shard, are in package strategy.
 //
 // # How it works

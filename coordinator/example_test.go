@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry/memory"
 )
 
@@ -69,12 +70,12 @@ func ExampleOperator() {
 	}()
 	<-owned
 
-	op, err := coordinator.NewOperator(server.Client("console"), "mail", "")
+	op, err := operator.New(server.Client("console"), "mail", "")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println("disabled:", op.Disable(ctx, coordinator.Scope{Hosts: []string{"rack-7"}}))
+	fmt.Println("disabled:", op.Disable(ctx, operator.Scope{Hosts: []string{"rack-7"}}))
 	<-moving
 	intent, err := op.Intent(ctx, "") // of all jobs
 	fmt.Println(intent.Disabled.Hosts, err)
@@ -110,7 +111,7 @@ func ExampleOperator_Group() {
 		})
 	}()
 	<-owned
-	op, err := coordinator.NewOperator(server.Client("dashboard"), "mail", "")
+	op, err := operator.New(server.Client("dashboard"), "mail", "")
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -10,7 +10,7 @@ import (
 )
 
 // The types of this file are for package executor, which runs scheduled jobs on them. Users
-// of Join, Campaign and Operator do not need them.
+// of Join and Campaign do not need them.
 type (
 	// Member takes part in a group: it claims runs of the shards that it owns and passes them
 	// to its Work. If its session is lost, it joins again as another incarnation.

@@ -93,7 +93,7 @@ type Owned struct {
 // context keeps its shard from moving. If the session is lost, however, another process may
 // own the shard at the same time, with a higher fence.
 //
-// To an [Operator], the shards belong to a job named "shards". A disabled shard has no owner
+// To an [operator.Operator], the shards belong to a job named "shards". A disabled shard has no owner
 // once its Own has returned. After a pause, no Own is called until the resume, and calls that
 // have begun continue.
 func Join(ctx context.Context, reg registry.Registry, cfg Config) error {

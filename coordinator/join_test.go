@@ -18,6 +18,7 @@ import (
 	"github.com/rota-dev/rota/internal/group/claimer"
 	"github.com/rota-dev/rota/internal/group/member"
 	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
 )
@@ -261,15 +262,15 @@ func TestJoin(t *testing.T) {
 	})
 	holding(t, "has nobody own what is disabled, and calls again for it when it no longer is", func(t *testing.T, h *holders) {
 		leaveA, leaveB := h.join("a", 4, nil), h.join("b", 4, nil)
-		o, err := NewOperator(h.server.Client("console"), "test", "")
+		o, err := operator.New(h.server.Client("console"), "test", "")
 		require.NoError(t, err)
 		h.why("a") // what moved to b
-		say := func(f func(context.Context, Scope) error, s Scope) {
+		say := func(f func(context.Context, operator.Scope) error, s operator.Scope) {
 			require.NoError(t, f(t.Context(), s))
 			time.Sleep(time.Second)
 			synctest.Wait()
 		}
-		some := Scope{Job: "shards", Shards: []int{1, 3}}
+		some := operator.Scope{Job: "shards", Shards: []int{1, 3}}
 		fences := h.fences()
 		say(o.Disable, some)
 		assert.Equal(t, map[string]string{"a": "0", "b": "2"}, h.now())
@@ -287,12 +288,12 @@ func TestJoin(t *testing.T) {
 		time.Sleep(time.Second)
 		assert.Equal(t, map[string]string{"a": "0,2"}, h.now(), "whoever is given it")
 		leaveC := h.join("c", 4, nil)
-		say(o.Disable, Scope{Instances: []string{"a"}})
+		say(o.Disable, operator.Scope{Instances: []string{"a"}})
 		assert.Equal(t, map[string]string{"c": "0,2"}, h.now())
 		assert.NoError(t, leaveC())
 		time.Sleep(time.Second)
 		assert.Empty(t, h.now())
-		say(o.Enable, Scope{Instances: []string{"a"}})
+		say(o.Enable, operator.Scope{Instances: []string{"a"}})
 		say(o.Enable, some)
 		assert.Equal(t, map[string]string{"a": "0-3"}, h.now())
 		assert.NoError(t, leaveA())
@@ -304,9 +305,9 @@ func TestJoin(t *testing.T) {
 			<-release
 			return nil
 		})
-		o, err := NewOperator(h.server.Client("console"), "test", "")
+		o, err := operator.New(h.server.Client("console"), "test", "")
 		require.NoError(t, err)
-		require.NoError(t, o.Disable(t.Context(), Scope{Job: "shards", Shards: []int{0}}))
+		require.NoError(t, o.Disable(t.Context(), operator.Scope{Job: "shards", Shards: []int{0}}))
 		time.Sleep(time.Hour)
 		assert.Equal(t, map[string]string{"a": "0-1"}, h.now())
 		close(release)

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/schedule"
 )
 
@@ -95,7 +95,7 @@ func TestAfterJob_Operators(t *testing.T) {
 			return nil
 		})
 		pass(time.Until(minute(2).Add(10 * time.Second)))
-		again, err := e.Operator().Retry(t.Context(), "job", minute(2), coordinator.RetryOptions{})
+		again, err := e.Operator().Retry(t.Context(), "job", minute(2), operator.RetryOptions{})
 		require.NoError(t, err)
 		require.Equal(t, []int{0}, again.Shards)
 		pass(time.Until(minute(3).Add(10 * time.Second)))
@@ -120,7 +120,7 @@ func TestAfterJob_Operators(t *testing.T) {
 	bubble(t, "a backfill that waits for a disabled shard does not hold up the end of later fires", func(t *testing.T, f *fleet) {
 		e, at := follow(f, schedule.AfterJob("job").OnEnd(), func(context.Context, *executor.Run) error { return nil })
 		pass(time.Until(minute(1).Add(10 * time.Second)))
-		require.NoError(t, e.Operator().Disable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{1}}))
+		require.NoError(t, e.Operator().Disable(t.Context(), operator.Scope{Job: "job", Shards: []int{1}}))
 		_, err := e.Operator().Backfill(t.Context(), "job", minute(-5), minute(-4), 1)
 		require.NoError(t, err)
 		pass(time.Until(minute(3).Add(10 * time.Second)))

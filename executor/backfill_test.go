@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/schedule"
 )
 
@@ -41,7 +41,7 @@ func TestBackfill(t *testing.T) {
 			return nil
 		})
 		pass(time.Until(minute(1).Add(10 * time.Second)))
-		again, err := e.Operator().Retry(t.Context(), "job", minute(1), coordinator.RetryOptions{})
+		again, err := e.Operator().Retry(t.Context(), "job", minute(1), operator.RetryOptions{})
 		require.NoError(t, err)
 		assert.Equal(t, []int{1}, again.Shards)
 		pass(time.Second)

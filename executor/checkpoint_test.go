@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -139,7 +139,7 @@ func TestYield(t *testing.T) {
 			return e.Operator().Pause(t.Context(), "job")
 		},
 		"a disabled shard": func(t *testing.T, _ *fleet, e *executor.Executor) error {
-			return e.Operator().Disable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{0, 1}})
+			return e.Operator().Disable(t.Context(), operator.Scope{Job: "job", Shards: []int{0, 1}})
 		},
 		"a new definition": func(_ *testing.T, f *fleet, e *executor.Executor) error {
 			job := f.job(3, takes(0))
@@ -243,7 +243,7 @@ func TestYield(t *testing.T) {
 	})
 	bubble(t, "answered by ErrYield has the run go on when the shard is enabled again", func(t *testing.T, f *fleet) {
 		steps := returned(t, f, unchanged, func(e *executor.Executor) {
-			s := coordinator.Scope{Job: "job", Shards: []int{0}}
+			s := operator.Scope{Job: "job", Shards: []int{0}}
 			require.NoError(t, e.Operator().Disable(t.Context(), s))
 			time.Sleep(10 * time.Second)
 			synctest.Wait()

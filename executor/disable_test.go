@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry/memory"
 )
 
@@ -16,7 +16,7 @@ func TestDisable(t *testing.T) {
 	bubble(t, "of shards skips their fires as they come, in the whole fleet, whoever asks", func(t *testing.T, f *fleet) {
 		f.start("a", executor.Options{}, 4, takes(0))
 		b := f.start("b", executor.Options{}, 4, takes(0))
-		s := coordinator.Scope{Job: "job", Shards: []int{0, 3}}
+		s := operator.Scope{Job: "job", Shards: []int{0, 3}}
 		require.NoError(t, b.Operator().Disable(t.Context(), s))
 		until(2)
 		for n := 1; n <= 2; n++ {
@@ -31,12 +31,12 @@ func TestDisable(t *testing.T) {
 	bubble(t, "of a host moves what its instances own, by the name in their options", func(t *testing.T, f *fleet) {
 		f.start("a", executor.Options{Host: "rack-7"}, 4, takes(0))
 		b := f.start("b", executor.Options{Host: "rack-8"}, 4, takes(0))
-		require.NoError(t, b.Operator().Disable(t.Context(), coordinator.Scope{Hosts: []string{"rack-7"}}))
+		require.NoError(t, b.Operator().Disable(t.Context(), operator.Scope{Hosts: []string{"rack-7"}}))
 		until(1)
 		for shard, by := range f.began(1) {
 			assert.Equal(t, []string{"b1"}, by, shard)
 		}
-		require.NoError(t, b.Operator().Enable(t.Context(), coordinator.Scope{Hosts: []string{"rack-7"}}))
+		require.NoError(t, b.Operator().Enable(t.Context(), operator.Scope{Hosts: []string{"rack-7"}}))
 		until(2)
 		by := map[string]int{}
 		for _, who := range f.began(2) {
@@ -46,12 +46,12 @@ func TestDisable(t *testing.T) {
 	})
 	bubble(t, "refuses with errors that this package names", func(t *testing.T, f *fleet) {
 		a := f.start("a", executor.Options{}, 1, takes(0))
-		assert.ErrorIs(t, a.Operator().Disable(t.Context(), coordinator.Scope{Job: "nothing", Shards: []int{0}}), executor.ErrUnknownJob)
+		assert.ErrorIs(t, a.Operator().Disable(t.Context(), operator.Scope{Job: "nothing", Shards: []int{0}}), executor.ErrUnknownJob)
 		many := make([]string, 1000)
 		for i := range many {
 			many[i] = fmt.Sprint("rack-", i)
 		}
-		assert.ErrorIs(t, a.Operator().Disable(t.Context(), coordinator.Scope{Hosts: many}), executor.ErrTooManyDisabled)
+		assert.ErrorIs(t, a.Operator().Disable(t.Context(), operator.Scope{Hosts: many}), executor.ErrTooManyDisabled)
 	})
 	t.Run("takes no host's name that nobody could write", func(t *testing.T) {
 		_, err := executor.New(memory.New().Client("a"), "test", executor.Options{Host: "a\nb"})

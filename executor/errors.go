@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -24,7 +25,7 @@ var (
 	ErrYield = errors.New("run is to yield")
 	// ErrOverlap means that the next fire of the shard is due, and Job.OnOverlap is CancelRunning.
 	ErrOverlap = coordinator.ErrOverlap
-	// ErrCancelled means that an operator cancelled the run: see coordinator.Operator.Cancel.
+	// ErrCancelled means that an operator cancelled the run: see operator.Operator.Cancel.
 	ErrCancelled = coordinator.ErrCancelled
 )
 
@@ -36,20 +37,20 @@ var (
 	// process and its host.
 	ErrNameTaken = coordinator.ErrNameTaken
 	// ErrTooManyTriggers means that 64 triggers of the job wait for the leader, which takes up 64 more.
-	ErrTooManyTriggers = coordinator.ErrTooManyTriggers
+	ErrTooManyTriggers = operator.ErrTooManyTriggers
 	// ErrTooManyDisabled means that more than 256 instances or 256 hosts would be disabled.
-	ErrTooManyDisabled = coordinator.ErrTooManyDisabled
+	ErrTooManyDisabled = operator.ErrTooManyDisabled
 	// ErrInvalidArgument means that an argument of a call is wrong, at all or for the job as it is stored, such as a shard
 	// that it does not have. Nothing was written.
-	ErrInvalidArgument = coordinator.ErrInvalidArgument
+	ErrInvalidArgument = operator.ErrInvalidArgument
 	// ErrInvalidJob means that a definition is invalid. The text names job, field and rule.
 	ErrInvalidJob = errors.New("invalid job")
 	// ErrUnknownJob means that no process has stored or registered a job of that name.
-	ErrUnknownJob = coordinator.ErrUnknownJob
+	ErrUnknownJob = operator.ErrUnknownJob
 	// ErrNewerFormat means that a record or text is not valid in this version of rota, and may
 	// be in a later one. Start fails with it, and writes nothing, if a later version has
 	// created the namespace.
-	ErrNewerFormat = coordinator.ErrNewerFormat
+	ErrNewerFormat = operator.ErrNewerFormat
 )
 
 // unknownError is the error of a word that is misspelt or belongs to a later version. It

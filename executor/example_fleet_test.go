@@ -7,8 +7,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry/memory"
 	"github.com/rota-dev/rota/schedule"
 )
@@ -127,7 +127,7 @@ func ExampleCompile() {
 	}
 	defer ex.Shutdown(ctx)
 
-	op, err := coordinator.NewOperator(server.Client("console"), "shop", "")
+	op, err := operator.New(server.Client("console"), "shop", "")
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -16,6 +16,7 @@ import (
 	"github.com/rota-dev/rota/executor/internal/pool"
 	"github.com/rota-dev/rota/internal/contain"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -109,8 +110,8 @@ type Executor struct {
 	observers  observers
 	refused    refusedClaims
 	member     *coordinator.Member
-	operator   *coordinator.Operator // of the member's group, before it has joined and after it has left as well
-	clock      func() time.Time      // of day
+	operator   *operator.Operator // of the member's group, before it has joined and after it has left as well
+	clock      func() time.Time   // of day
 	pool       *pool.Pool
 	claimed    claimedRuns
 	keys       record.Keys
@@ -183,7 +184,7 @@ func New(reg registry.Registry, namespace string, o Options) (*Executor, error) 
 	if e.keys, err = record.NewKeys(namespace, e.group); err != nil {
 		return nil, fmt.Errorf("new executor: %w", err)
 	}
-	operator, err := coordinator.NewOperator(reg, namespace, o.Group)
+	operator, err := operator.New(reg, namespace, o.Group)
 	if err != nil {
 		return nil, fmt.Errorf("new executor: %w", err)
 	}
@@ -380,10 +381,10 @@ type Trigger struct {
 // Operator returns an Operator of the executor's group, which pauses, disables, resets, retries and shows jobs. It may record who
 // calls and why: e.Operator().As("kim", "quarter end").Pause(ctx, job). It has the compiler of the jobs of this package,
 // and can be used before Start and after Shutdown.
-func (e *Executor) Operator() *coordinator.Operator { return e.operator }
+func (e *Executor) Operator() *operator.Operator { return e.operator }
 
 // Withdraw makes this process stop offering jobs until they are registered here again. It
-// deletes nothing, and other processes still offer the jobs: [coordinator.Operator.Retire]
+// deletes nothing, and other processes still offer the jobs: [operator.Operator.Retire]
 // removes them from the fleet. Withdraw returns when the store has recorded the withdrawal, in
 // one write for all jobs; the shards are reassigned afterwards. Runs that have begun here
 // continue, with their contexts, and their shards move when they end.

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/schedule"
 )
 
@@ -123,7 +123,7 @@ func TestFixedDelay(t *testing.T) {
 		var c calls
 		e := f.startScheduled("a", schedule.FixedDelay(5*time.Second), reports(&c, time.Second, nil))
 		time.Sleep(time.Second)
-		s := coordinator.Scope{Job: "job", Shards: []int{0}}
+		s := operator.Scope{Job: "job", Shards: []int{0}}
 		require.NoError(t, e.Operator().Disable(t.Context(), s))
 		time.Sleep(20 * time.Second)
 		require.NoError(t, e.Operator().Enable(t.Context(), s))
@@ -273,7 +273,7 @@ func TestFixedDelay_IsChecked(t *testing.T) {
 }
 
 func TestStats_OfJobsThatCountFromEnds(t *testing.T) {
-	status := func(e *executor.Executor) coordinator.Status {
+	status := func(e *executor.Executor) operator.Status {
 		st, err := e.Operator().Status(t.Context(), "job")
 		require.NoError(t, err)
 		return st

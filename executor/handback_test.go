@@ -12,6 +12,7 @@ import (
 
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/operator"
 )
 
 // attempts returns the attempts at the fire of the n-th minute, by shard, and their reasons.
@@ -27,9 +28,9 @@ func (f *fleet) attempts(n int) map[int][]executor.Run {
 	return out
 }
 
-func (f *fleet) status() coordinator.Status {
+func (f *fleet) status() operator.Status {
 	f.t.Helper()
-	o, err := coordinator.NewOperator(f.server.Client("console"), "test", "")
+	o, err := operator.New(f.server.Client("console"), "test", "")
 	require.NoError(f.t, err)
 	st, err := o.Status(f.t.Context(), "job")
 	require.NoError(f.t, err)

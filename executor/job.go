@@ -69,7 +69,7 @@ type Job struct {
 	CatchupWindow time.Duration
 	// Tracking determines how much of each run is recorded. The zero value is TrackRuns.
 	Tracking Tracking
-	// StartPaused makes a new job wait for coordinator.Operator.Resume. It has no effect on a job that the
+	// StartPaused makes a new job wait for operator.Operator.Resume. It has no effect on a job that the
 	// namespace has already.
 	StartPaused bool
 	// MaxAttempts bounds the attempts at a run whose instances crash; then the run counts as

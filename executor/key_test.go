@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry/memory"
 )
 
@@ -52,7 +52,7 @@ func TestRun_Key(t *testing.T) {
 		})
 		pass(time.Until(minute(1).Add(10 * time.Second)))
 		fail = false
-		_, err := e.Operator().Retry(t.Context(), "job", minute(1), coordinator.RetryOptions{})
+		_, err := e.Operator().Retry(t.Context(), "job", minute(1), operator.RetryOptions{})
 		require.NoError(t, err)
 		pass(time.Second)
 		_, err = e.Operator().Backfill(t.Context(), "job", minute(1), minute(1).Add(time.Second), 1)
@@ -85,23 +85,23 @@ func TestRun_Key(t *testing.T) {
 		require.Len(t, f.runs, 1)
 		fire, op := f.runs[0].FireTime, e.Operator()
 		for _, again := range []bool{false, true} {
-			_, err = op.Retry(t.Context(), "job", fire, coordinator.RetryOptions{Again: again})
-			require.ErrorIs(t, err, coordinator.ErrRetryRefused)
+			_, err = op.Retry(t.Context(), "job", fire, operator.RetryOptions{Again: again})
+			require.ErrorIs(t, err, operator.ErrRetryRefused)
 			require.ErrorContains(t, err, "trigger #1 had a parameter of its own")
 		}
-		_, err = op.Retry(t.Context(), "job", fire, coordinator.RetryOptions{Param: "tenant-7"})
+		_, err = op.Retry(t.Context(), "job", fire, operator.RetryOptions{Param: "tenant-7"})
 		require.NoError(t, err)
 		pass(time.Second)
 		require.Len(t, f.runs, 2)
 		assert.Equal(t, "tenant-7", f.runs[1].Param)
 		assert.Equal(t, f.runs[0].Key, f.runs[1].Key)
-		_, err = op.Retry(t.Context(), "job", fire, coordinator.RetryOptions{})
+		_, err = op.Retry(t.Context(), "job", fire, operator.RetryOptions{})
 		require.ErrorContains(t, err, "parameter of its own", "also once the retry has failed")
 		fail = false
-		_, err = op.Retry(t.Context(), "job", fire, coordinator.RetryOptions{Param: "tenant-7"})
+		_, err = op.Retry(t.Context(), "job", fire, operator.RetryOptions{Param: "tenant-7"})
 		require.NoError(t, err)
-		_, err = op.Retry(t.Context(), "job", fire, coordinator.RetryOptions{Param: "\xff"})
-		require.ErrorIs(t, err, coordinator.ErrInvalidArgument)
+		_, err = op.Retry(t.Context(), "job", fire, operator.RetryOptions{Param: "\xff"})
+		require.ErrorIs(t, err, operator.ErrInvalidArgument)
 	})
 	bubble(t, "differs between namespaces and groups", func(t *testing.T, f *fleet) {
 		f.start("a", executor.Options{}, 1, succeed)

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry/memory"
 	"github.com/rota-dev/rota/schedule"
 )
@@ -116,7 +116,7 @@ func (p *busyProcess) mostAtOnce(job string) int {
 func (p *busyProcess) shown(job string) executor.Waiting {
 	p.t.Helper()
 	synctest.Wait()
-	o, err := coordinator.NewOperator(p.server.Client("console"), "test", "")
+	o, err := operator.New(p.server.Client("console"), "test", "")
 	require.NoError(p.t, err)
 	st, err := o.Status(p.t.Context(), job)
 	require.NoError(p.t, err)

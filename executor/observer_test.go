@@ -22,6 +22,7 @@ import (
 
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/rotatest"
 	"github.com/rota-dev/rota/schedule"
 )
@@ -235,9 +236,9 @@ func TestObserver_Fleet(t *testing.T) {
 			a := start(f, l, "a", minutely(2, takes(150*time.Second)))
 			f.SleepUntil(f.NextFire("job").Add(5 * time.Minute))
 			assert.Regexp(t, `^a skipped 1 of job \[.*\]: misfire$`, l.with("a skipped")[0])
-			require.NoError(t, a.Operator().Disable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{1}}))
+			require.NoError(t, a.Operator().Disable(t.Context(), operator.Scope{Job: "job", Shards: []int{1}}))
 			f.Sleep(10 * time.Minute)
-			require.NoError(t, a.Operator().Enable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{1}}))
+			require.NoError(t, a.Operator().Enable(t.Context(), operator.Scope{Job: "job", Shards: []int{1}}))
 			assert.Contains(t, l.with("a skipped"), "a skipped 1 of job [1]: disabled")
 			f.Sleep(time.Minute)
 			f.Stop("a")

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/schedule"
 )
@@ -29,7 +29,7 @@ func TestOverride(t *testing.T) {
 		return n, last
 	}
 	param := "eu"
-	ov := coordinator.Override{
+	ov := operator.Override{
 		Schedule: schedule.Every(20 * time.Second).String(), Shards: 3, Param: &param, ShardParams: map[int]string{2: "two"},
 		Policies: map[string]any{"timeout": "9s", "retry": nil},
 	}
@@ -60,7 +60,7 @@ func TestOverride(t *testing.T) {
 		assert.Equal(t, map[bool]string{true: "two"}[last.Shard == 2], last.ShardParam)
 		assert.Equal(t, 3, last.Shards)
 
-		require.NoError(t, op.Override(t.Context(), "job", coordinator.Override{}))
+		require.NoError(t, op.Override(t.Context(), "job", operator.Override{}))
 		pass(time.Until(minute(3)) - time.Second)
 		ran(f)
 		pass(time.Minute)
@@ -76,7 +76,7 @@ func TestOverride(t *testing.T) {
 	})
 	bubble(t, "survives a new revision, and a definition that is deleted is restored without it", func(t *testing.T, f *fleet) {
 		e := f.start("a", executor.Options{}, 1, handle)
-		require.NoError(t, e.Operator().Override(t.Context(), "job", coordinator.Override{Shards: 3}))
+		require.NoError(t, e.Operator().Override(t.Context(), "job", operator.Override{Shards: 3}))
 		pass(10 * time.Second)
 		job := f.job(2, handle)
 		job.Revision, job.Param = 1, "new"
@@ -102,7 +102,7 @@ func TestOverride(t *testing.T) {
 	})
 	bubble(t, "refuses what would be invalid, and names the rule", func(t *testing.T, f *fleet) {
 		e := f.start("a", executor.Options{}, 1, handle)
-		for want, ov := range map[string]coordinator.Override{
+		for want, ov := range map[string]operator.Override{
 			"schedule":                             {Schedule: "every never"},
 			"shards is 10001, not between":         {Shards: 10001},
 			`there is no policy "revision"; there`: {Policies: map[string]any{"revision": 3}},
@@ -113,8 +113,8 @@ func TestOverride(t *testing.T) {
 			_, err := e.Operator().PreviewOverride(t.Context(), "job", ov)
 			assert.ErrorContains(t, err, want)
 		}
-		assert.ErrorIs(t, f.operator().Override(t.Context(), "job", coordinator.Override{Shards: 2}), coordinator.ErrNoCompiler)
-		assert.ErrorIs(t, e.Operator().Override(t.Context(), "nothing", coordinator.Override{Shards: 2}), coordinator.ErrUnknownJob)
+		assert.ErrorIs(t, f.operator().Override(t.Context(), "job", operator.Override{Shards: 2}), operator.ErrNoCompiler)
+		assert.ErrorIs(t, e.Operator().Override(t.Context(), "nothing", operator.Override{Shards: 2}), operator.ErrUnknownJob)
 		in, err := e.Operator().Intent(t.Context(), "job")
 		require.NoError(t, err)
 		assert.Zero(t, in.Override)
@@ -136,7 +136,7 @@ func TestOverride(t *testing.T) {
 		own := []string{"name", "revision", "start_paused", "schedule", "shards", "param", "shard_params"}
 		for name, value := range fields {
 			if !slices.Contains(own, name) {
-				assert.NoError(t, e.Operator().Override(t.Context(), "job", coordinator.Override{Policies: map[string]any{name: value}}), name)
+				assert.NoError(t, e.Operator().Override(t.Context(), "job", operator.Override{Policies: map[string]any{name: value}}), name)
 			}
 		}
 	})

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/schedule"
 )
@@ -48,7 +48,7 @@ func TestNewerVersions(t *testing.T) {
 		until(3)
 		synctest.Wait()
 		assert.Empty(t, f.began(3))
-		o, err := coordinator.NewOperator(f.server.Client("console"), "test", "")
+		o, err := operator.New(f.server.Client("console"), "test", "")
 		require.NoError(t, err)
 		job, err := o.Status(t.Context(), "job")
 		require.NoError(t, err)

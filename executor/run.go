@@ -121,7 +121,7 @@ const (
 	// more than a second. See Job.MaxRunning and Options.Workers.
 	Queued
 	// Retried means that the attempt before this one failed (Job.Retry), or that an operator retries the fire
-	// (coordinator.Operator.Retry).
+	// (operator.Operator.Retry).
 	Retried
 	// Backfill means that this is the first attempt at a fire of the past, for an operator's Backfill.
 	Backfill

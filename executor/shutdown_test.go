@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
 	"github.com/rota-dev/rota/schedule"
@@ -77,9 +77,9 @@ func (f *fleet) executor(name string, o executor.Options, shards int, handle exe
 }
 
 // operator returns an Operator that is not in the fleet.
-func (f *fleet) operator() *coordinator.Operator {
+func (f *fleet) operator() *operator.Operator {
 	f.t.Helper()
-	o, err := coordinator.NewOperator(f.server.Client("console"), "test", "")
+	o, err := operator.New(f.server.Client("console"), "test", "")
 	require.NoError(f.t, err)
 	return o
 }

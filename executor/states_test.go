@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/operator"
 )
 
 func TestStart(t *testing.T) {
@@ -39,10 +39,10 @@ func TestOperations(t *testing.T) {
 			"pause":  func(job string) error { return e.Operator().Pause(t.Context(), job) },
 			"resume": func(job string) error { return e.Operator().Resume(t.Context(), job) },
 			"disable": func(job string) error {
-				return e.Operator().Disable(t.Context(), coordinator.Scope{Job: job, Shards: []int{0}})
+				return e.Operator().Disable(t.Context(), operator.Scope{Job: job, Shards: []int{0}})
 			},
 			"enable": func(job string) error {
-				return e.Operator().Enable(t.Context(), coordinator.Scope{Job: job, Shards: []int{0}})
+				return e.Operator().Enable(t.Context(), operator.Scope{Job: job, Shards: []int{0}})
 			},
 			"trigger": func(job string) error {
 				_, err := e.Trigger(t.Context(), job, executor.Trigger{})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry/memory"
 	"github.com/rota-dev/rota/rotatest"
 	"github.com/rota-dev/rota/schedule"
@@ -105,7 +106,7 @@ func TestStats(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.Equal(t, executor.JobStats{Unowned: 2, Paused: true}, a.Stats().Jobs["gpu"])
 		require.NoError(t, a.Operator().Resume(t.Context(), "gpu"))
-		require.NoError(t, a.Operator().Disable(t.Context(), coordinator.Scope{Job: "gpu", Shards: []int{0, 1}}))
+		require.NoError(t, a.Operator().Disable(t.Context(), operator.Scope{Job: "gpu", Shards: []int{0, 1}}))
 		time.Sleep(2 * time.Minute)
 		assert.NotContains(t, a.Stats().Jobs, "gpu", "disabled shards need no owner")
 	})
@@ -148,7 +149,7 @@ func TestStats(t *testing.T) {
 				return nil
 			}))
 			f.SleepUntil(f.NextFire("job").Add(time.Second))
-			op, err := coordinator.NewOperator(f.Server().Client("op"), rotatest.Namespace, "")
+			op, err := operator.New(f.Server().Client("op"), rotatest.Namespace, "")
 			require.NoError(f.T(), err)
 			require.NoError(f.T(), op.Retire(f.T().Context(), "job"))
 			f.Sleep(time.Second)
@@ -164,7 +165,7 @@ func TestStats(t *testing.T) {
 			}
 			f.Sleep(10 * time.Minute)
 			_, err = op.Status(f.T().Context(), "job")
-			assert.ErrorIs(t, err, coordinator.ErrUnknownJob)
+			assert.ErrorIs(t, err, operator.ErrUnknownJob)
 		})
 	})
 	t.Run("of shards that a handler of an earlier session blocks", func(t *testing.T) {

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor/internal/pool"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/operator"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 )
 
 // Waiting describes claimed runs of a job that wait for a worker.
-type Waiting = coordinator.Waiting
+type Waiting = operator.Waiting
 
 // Waiting returns the claimed runs that have not begun in this process, by job: they wait for a
 // worker, or for their instants of Schedule.Spread. Runs that have waited for a worker for more than

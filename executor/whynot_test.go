@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/schedule"
 )
 
@@ -33,12 +33,12 @@ func (f *fleet) startJob(name string, o executor.Options, j executor.Job) *execu
 }
 
 // why explains a fire of shard 0, from outside of the fleet, and returns the last gate, too.
-func (f *fleet) why(fire time.Time) (coordinator.Answer, coordinator.Gate) {
+func (f *fleet) why(fire time.Time) (operator.Answer, operator.Gate) {
 	f.t.Helper()
 	return f.whyOf("job", 0, fire)
 }
 
-func (f *fleet) whyOf(job string, shard int, fire time.Time) (coordinator.Answer, coordinator.Gate) {
+func (f *fleet) whyOf(job string, shard int, fire time.Time) (operator.Answer, operator.Gate) {
 	f.t.Helper()
 	synctest.Wait()
 	e, err := f.operator().WithCompiler(executor.Compile).Explain(f.t.Context(), job, shard, fire)
@@ -49,11 +49,11 @@ func (f *fleet) whyOf(job string, shard int, fire time.Time) (coordinator.Answer
 }
 
 // stops requires that shard 0's newest fire is stopped by a gate.
-func (f *fleet) stops(gate, summary, do string) coordinator.Answer {
+func (f *fleet) stops(gate, summary, do string) operator.Answer {
 	f.t.Helper()
 	a, last := f.why(time.Time{})
 	assert.Equal(f.t, gate, last.Name, "%+v", a)
-	assert.Equal(f.t, coordinator.VerdictStop, last.Verdict)
+	assert.Equal(f.t, operator.VerdictStop, last.Verdict)
 	assert.True(f.t, a.Stops)
 	assert.Contains(f.t, a.Summary, summary)
 	assert.Contains(f.t, a.Do, do)
@@ -76,13 +76,13 @@ func TestExplain(t *testing.T) {
 		f.start("a", executor.Options{}, 2, takes(0))
 		until(3)
 		a, last := f.why(newest)
-		assert.Equal(t, coordinator.Gate{Name: "outcome", Verdict: coordinator.VerdictOK, Detail: "the run has ended, and no failure of it is on record"}, last)
+		assert.Equal(t, operator.Gate{Name: "outcome", Verdict: operator.VerdictOK, Detail: "the run has ended, and no failure of it is on record"}, last)
 		assert.Equal(t, "The fire of 2000-01-01T00:03:00Z succeeded, as attempt 1 by a.", a.Summary)
 		assert.False(t, a.Stops)
 		assert.Equal(t, minute(3), a.Fire)
-		assert.Less(t, len(a.Gates), len(coordinator.GateNames()), "gates before the claim are left out")
+		assert.Less(t, len(a.Gates), len(operator.GateNames()), "gates before the claim are left out")
 		_, last = f.why(minute(2))
-		assert.Equal(t, coordinator.VerdictUnknown, last.Verdict, "an older one")
+		assert.Equal(t, operator.VerdictUnknown, last.Verdict, "an older one")
 		a, last = f.why(minute(4))
 		assert.Equal(t, "due", last.Name)
 		assert.Contains(t, a.Summary, "the fire is due in 59s")
@@ -117,7 +117,7 @@ func TestExplain(t *testing.T) {
 		until(1)
 		time.Sleep(12 * time.Second)
 		synctest.Wait()
-		e, err := f.operator().WithCompiler(executor.Compile).Explain(t.Context(), "job", coordinator.AllShards, newest)
+		e, err := f.operator().WithCompiler(executor.Compile).Explain(t.Context(), "job", operator.AllShards, newest)
 		require.NoError(t, err)
 		require.Len(t, e.Answers, 2)
 		gates := map[string]string{}
@@ -136,18 +136,18 @@ func TestExplain(t *testing.T) {
 		until(2)
 		f.stops("intent", "triggers only", "trigger")
 		require.NoError(t, e.Operator().Resume(t.Context(), "job"))
-		require.NoError(t, e.Operator().Disable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{0}}))
+		require.NoError(t, e.Operator().Disable(t.Context(), operator.Scope{Job: "job", Shards: []int{0}}))
 		until(3)
 		f.stops("claimed", "was skipped; the shard is disabled", "enable the shard")
 		_, last := f.whyOf("job", 1, newest)
-		assert.Equal(t, coordinator.VerdictOK, last.Verdict)
+		assert.Equal(t, operator.VerdictOK, last.Verdict)
 		_, last = f.why(minute(1))
 		assert.Contains(t, last.Detail, "in the plan any more")
 	})
 	bubble(t, "a disabled shard behind a run", func(t *testing.T, f *fleet) {
 		e := f.start("a", executor.Options{}, 1, takes(100*time.Second))
 		until(1)
-		require.NoError(t, e.Operator().Disable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{0}}))
+		require.NoError(t, e.Operator().Disable(t.Context(), operator.Scope{Job: "job", Shards: []int{0}}))
 		until(2)
 		a := f.stops("intent", "the shard is disabled since 2000-01-01T00:01:01Z, and its owner skips its fires", "enable the shard")
 		assert.Contains(t, a.Summary, "its policy would skip it now")
@@ -162,7 +162,7 @@ func TestExplain(t *testing.T) {
 		require.NoError(t, e.Operator().As("kim", "new kernel").BeginDrain(t.Context(), "a"))
 		synctest.Wait()
 		f.stops("owner", "(disabled since 2000-01-01T00:01:01Z by kim (new kernel): a)", "enable the instance or its host: rota undrain a")
-		all, err := f.operator().WithCompiler(executor.Compile).Explain(t.Context(), "job", coordinator.AllShards, newest)
+		all, err := f.operator().WithCompiler(executor.Compile).Explain(t.Context(), "job", operator.AllShards, newest)
 		require.NoError(t, err)
 		require.Len(t, all.Answers, 1)
 		assert.Equal(t, []int{0, 1, 2}, all.Answers[0].Shards)
@@ -194,7 +194,7 @@ func TestExplain(t *testing.T) {
 		until(1)
 		o := f.operator()
 		f.start("b", executor.Options{}, 1, takes(0))
-		require.NoError(t, o.Disable(t.Context(), coordinator.Scope{Instances: []string{"a"}}))
+		require.NoError(t, o.Disable(t.Context(), operator.Scope{Instances: []string{"a"}}))
 		until(2)
 		f.stops("frozen", "it moves when the run of 2000-01-01T00:01:00Z (attempt 1) has ended", "wait for the run to end")
 	})
@@ -308,7 +308,7 @@ func TestExplain(t *testing.T) {
 		st, err := f.operator().WithCompiler(executor.Compile).Status(t.Context(), "job")
 		require.NoError(t, err)
 		assert.Equal(t, []int{0}, st.Failing)
-		_, err = e.Operator().Retry(t.Context(), "job", fire, coordinator.RetryOptions{})
+		_, err = e.Operator().Retry(t.Context(), "job", fire, operator.RetryOptions{})
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		require.EqualValues(t, 3, runs.Load())
@@ -339,11 +339,11 @@ func TestExplain(t *testing.T) {
 		}, takes(0))
 		until(1)
 		a, last := f.whyOf("child", 0, newest)
-		assert.Equal(t, coordinator.Gate{Name: "due", Verdict: coordinator.VerdictStop, Detail: `the job follows "job", of which the fire of that instant, or an earlier one, has not ended`}, last)
+		assert.Equal(t, operator.Gate{Name: "due", Verdict: operator.VerdictStop, Detail: `the job follows "job", of which the fire of that instant, or an earlier one, has not ended`}, last)
 		assert.Equal(t, minute(1), a.Fire)
 		time.Sleep(15 * time.Second)
 		a, last = f.whyOf("child", 0, newest)
-		assert.Equal(t, coordinator.VerdictOK, last.Verdict, "%+v", a)
+		assert.Equal(t, operator.VerdictOK, last.Verdict, "%+v", a)
 		assert.Contains(t, a.Summary, "succeeded, as attempt 1 by a")
 		until(2)
 		a, last = f.whyOf("child", 0, newest)
@@ -351,7 +351,7 @@ func TestExplain(t *testing.T) {
 		assert.Contains(t, a.Summary, `is no fire of this job: the followed fire did not end as the schedule wants it (on success): of 2 shards of "job", 2 failed and 0 did not run`)
 		until(3)
 		a, last = f.whyOf("job", 0, minute(1))
-		assert.Equal(t, coordinator.VerdictOK, last.Verdict, "the plan has the ends of followed fires")
+		assert.Equal(t, operator.VerdictOK, last.Verdict, "the plan has the ends of followed fires")
 		assert.Contains(t, a.Summary, "succeeded: the runs of all shards had ended at")
 	})
 	bubble(t, "from a program that does not know the schedules", func(t *testing.T, f *fleet) {
@@ -377,5 +377,5 @@ func TestExplain_IsDocumentedGateByGate(t *testing.T) {
 			documented = append(documented, name)
 		}
 	}
-	assert.Equal(t, coordinator.GateNames(), documented)
+	assert.Equal(t, operator.GateNames(), documented)
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/handler"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry/memory"
 	"github.com/rota-dev/rota/schedule"
 )
@@ -50,20 +50,20 @@ func TestHTTP_ChargesOnceThoughAnOperatorRetries(t *testing.T) {
 		require.Equal(t, 1, server.calls)
 		fire := time.Now().Truncate(time.Hour)
 
-		_, err = e.Operator().Retry(t.Context(), "charge", fire, coordinator.RetryOptions{})
+		_, err = e.Operator().Retry(t.Context(), "charge", fire, operator.RetryOptions{})
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		key := "shop/default/charge/0/" + fire.UTC().Format(time.RFC3339)
 		assert.Equal(t, map[string]int{key: 2}, server.charged, "one charge")
 
-		_, err = e.Operator().Retry(t.Context(), "charge", fire, coordinator.RetryOptions{})
-		require.ErrorIs(t, err, coordinator.ErrRetryRefused, "it has succeeded")
+		_, err = e.Operator().Retry(t.Context(), "charge", fire, operator.RetryOptions{})
+		require.ErrorIs(t, err, operator.ErrRetryRefused, "it has succeeded")
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.Equal(t, map[string]int{key: 2}, server.charged)
 
-		_, err = e.Operator().Retry(t.Context(), "charge", fire, coordinator.RetryOptions{Again: true})
+		_, err = e.Operator().Retry(t.Context(), "charge", fire, operator.RetryOptions{Again: true})
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		synctest.Wait()

@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry/memory"
 	"github.com/rota-dev/rota/schedule"
 )
@@ -192,7 +192,7 @@ func TestCollector(t *testing.T) {
 		}))
 		time.Sleep(4 * time.Minute)
 		assert.Equal(t, 2.0, i.value(t, `rota_fires_skipped_total{job_name="slow",reason="misfire"}`))
-		require.NoError(t, i.Operator().Disable(t.Context(), coordinator.Scope{Job: "slow", Shards: []int{0}}))
+		require.NoError(t, i.Operator().Disable(t.Context(), operator.Scope{Job: "slow", Shards: []int{0}}))
 		time.Sleep(10*time.Minute + time.Second)
 		assert.Positive(t, i.value(t, `rota_fires_skipped_total{job_name="slow",reason="disabled"}`))
 		require.Error(t, i.Shutdown(t.Context()))

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/schedule"
 )
 
@@ -273,20 +273,20 @@ func TestSettle(t *testing.T) {
 			ctx := f.T().Context()
 			e := f.Start("a", every(time.Minute, 4, takes(0)))
 			f.Start("b", every(time.Minute, 4, takes(0)))
-			shards := coordinator.Scope{Job: "job", Shards: []int{0, 1}}
+			shards := operator.Scope{Job: "job", Shards: []int{0, 1}}
 			require.NoError(t, e.Operator().Disable(ctx, shards))
 			f.Settle()
 			require.Equal(t, "0-1", plan(f).Disabled.String())
 			fire := f.NextFire("job")
 			require.Len(t, where(f.Runs("job"), fire), 2)
 			require.NoError(t, e.Operator().Enable(ctx, shards))
-			require.NoError(t, e.Operator().Disable(ctx, coordinator.Scope{Instances: []string{"b"}}))
+			require.NoError(t, e.Operator().Disable(ctx, operator.Scope{Instances: []string{"b"}}))
 			f.Settle()
 			require.Zero(t, plan(f).Disabled)
 			require.Equal(t, map[string]int{"a": 4}, shares(f))
 			fire = f.NextFire("job")
 			require.Len(t, where(f.Runs("job"), fire), 4)
-			require.NoError(t, e.Operator().Disable(ctx, coordinator.Scope{Job: "job", Instances: []string{"a"}}))
+			require.NoError(t, e.Operator().Disable(ctx, operator.Scope{Job: "job", Instances: []string{"a"}}))
 			f.Settle()
 			require.Empty(t, shares(f))
 		})
@@ -299,15 +299,15 @@ func TestSettle(t *testing.T) {
 			f.Start("b", job)
 			f.NextFire("job")
 			e := f.Start("c")
-			require.NoError(t, e.Operator().Disable(f.T().Context(), coordinator.Scope{Job: "job", Shards: []int{0, 1}}))
+			require.NoError(t, e.Operator().Disable(f.T().Context(), operator.Scope{Job: "job", Shards: []int{0, 1}}))
 			f.Settle()
 			f.Sleep(5 * time.Minute)
 			f.Settle()
 			require.Len(t, f.Runs("job"), 2, "fires are passed over")
-			require.NoError(t, e.Operator().Enable(f.T().Context(), coordinator.Scope{Job: "job", Shards: []int{0, 1}}))
+			require.NoError(t, e.Operator().Enable(f.T().Context(), operator.Scope{Job: "job", Shards: []int{0, 1}}))
 			f.NextFire("job")
 			f.Crash("b")
-			require.NoError(t, e.Operator().Disable(f.T().Context(), coordinator.Scope{Job: "job", Shards: []int{0, 1}}))
+			require.NoError(t, e.Operator().Disable(f.T().Context(), operator.Scope{Job: "job", Shards: []int{0, 1}}))
 			_, err := e.Trigger(f.T().Context(), "job", executor.Trigger{})
 			require.NoError(t, err)
 			begin := time.Now()
@@ -316,7 +316,7 @@ func TestSettle(t *testing.T) {
 			f.Settle()
 			require.Less(t, time.Since(begin), 7*time.Minute)
 			require.Len(t, f.Runs("job"), 4, "re-runs wait, with what follows them, and triggers")
-			require.NoError(t, e.Operator().Enable(f.T().Context(), coordinator.Scope{Job: "job", Shards: []int{0, 1}}))
+			require.NoError(t, e.Operator().Enable(f.T().Context(), operator.Scope{Job: "job", Shards: []int{0, 1}}))
 			f.Settle()
 			require.Greater(t, len(f.Runs("job")), 4+1+2)
 		})

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/rotatest"
 	"github.com/rota-dev/rota/schedule"
 )
@@ -30,7 +30,7 @@ func TestDaemon_LosesNothing(t *testing.T) {
 			require.NoError(t, ex.Operator().Resume(t.Context(), "daemon"))
 		},
 		"by a disabled shard": func(t *testing.T, f *rotatest.Fleet, ex *executor.Executor) {
-			scope := coordinator.Scope{Job: "daemon", Shards: []int{1}}
+			scope := operator.Scope{Job: "daemon", Shards: []int{1}}
 			require.NoError(t, ex.Operator().Disable(t.Context(), scope))
 			f.Sleep(10 * time.Minute)
 			require.NoError(t, ex.Operator().Enable(t.Context(), scope))

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/rotatest"
 	"github.com/rota-dev/rota/schedule"
 )
@@ -72,9 +72,9 @@ func TestDeploymentInTheMiddleOfANightlyRun(t *testing.T) {
 	})
 }
 
-func countsOf(t *testing.T, f *rotatest.Fleet, job string) coordinator.Counts {
+func countsOf(t *testing.T, f *rotatest.Fleet, job string) operator.Counts {
 	t.Helper()
-	o, err := coordinator.NewOperator(f.Server().Client("console"), rotatest.Namespace, "")
+	o, err := operator.New(f.Server().Client("console"), rotatest.Namespace, "")
 	require.NoError(t, err)
 	st, err := o.Status(t.Context(), job)
 	require.NoError(t, err)

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/rotatest"
 	"github.com/rota-dev/rota/schedule"
@@ -562,7 +562,7 @@ func TestElasticJob(t *testing.T) {
 		job := hourly(4, takes(time.Minute))
 		e := f.Start("a", job)
 		f.Start("b", job)
-		require.NoError(t, e.Operator().Disable(f.T().Context(), coordinator.Scope{Hosts: []string{"b"}}))
+		require.NoError(t, e.Operator().Disable(f.T().Context(), operator.Scope{Hosts: []string{"b"}}))
 		f.Settle()
 		f.Stop("b")
 		f.Start("b", job)
@@ -571,7 +571,7 @@ func TestElasticJob(t *testing.T) {
 		e = f.Start("c", job)
 		assert.Equal(t, map[string]int{"c": 4}, counts(runsOf(f, f.NextFire("job"))))
 
-		require.NoError(t, e.Operator().Enable(f.T().Context(), coordinator.Scope{Hosts: []string{"b"}}))
+		require.NoError(t, e.Operator().Enable(f.T().Context(), operator.Scope{Hosts: []string{"b"}}))
 		f.Settle()
 		assert.Equal(t, map[string]int{"b": 2, "c": 2}, counts(runsOf(f, f.NextFire("job"))))
 	})
@@ -580,7 +580,7 @@ func TestElasticJob(t *testing.T) {
 		other.Name = "other"
 		e := f.Start("a", hourly(2, takes(time.Minute)), other)
 		f.Start("b", hourly(2, takes(time.Minute)), other)
-		require.NoError(t, e.Operator().Disable(f.T().Context(), coordinator.Scope{Job: "job", Hosts: []string{"b"}}))
+		require.NoError(t, e.Operator().Disable(f.T().Context(), operator.Scope{Job: "job", Hosts: []string{"b"}}))
 		f.Settle()
 		f.Stop("b")
 		f.Start("b", hourly(2, takes(time.Minute)), other)
@@ -594,7 +594,7 @@ func TestElasticJob(t *testing.T) {
 	promise(t, "a disabled shard stays disabled under any owner, and its fires are skipped", func(t *testing.T, f *rotatest.Fleet) {
 		job := hourly(2, takes(time.Minute))
 		e := f.Start("a", job)
-		s := coordinator.Scope{Job: "job", Shards: []int{1}}
+		s := operator.Scope{Job: "job", Shards: []int{1}}
 		require.NoError(t, e.Operator().Disable(f.T().Context(), s))
 		f.Settle()
 		f.Stop("a")

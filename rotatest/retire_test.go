@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/rotatest"
 	"github.com/rota-dev/rota/schedule"
 )
@@ -26,7 +26,7 @@ func TestRun_OfRetiredJobs(t *testing.T) {
 		old := f.Start("old", jobs...)
 		f.Start("new", executor.Job{Name: "stays", Schedule: schedule.Every(time.Minute), Handler: ok})
 		f.Sleep(3 * time.Minute)
-		op, err := coordinator.NewOperator(f.Server().Client("op"), rotatest.Namespace, "")
+		op, err := operator.New(f.Server().Client("op"), rotatest.Namespace, "")
 		require.NoError(f.T(), err)
 		require.NoError(f.T(), op.Retire(f.T().Context(), names...))
 		require.NoError(f.T(), old.Withdraw(f.T().Context(), names...))

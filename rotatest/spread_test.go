@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/schedule"
 )
 
@@ -250,7 +250,7 @@ func TestSpread(t *testing.T) {
 				last = shard
 			}
 		}
-		one := coordinator.Scope{Job: "job", Shards: []int{last}}
+		one := operator.Scope{Job: "job", Shards: []int{last}}
 		require.NoError(f.T(), ex.Operator().Disable(f.T().Context(), one))
 		f.Sleep(80 * time.Second)
 		for _, r := range f.Runs("job") {
@@ -308,7 +308,7 @@ func TestSpread(t *testing.T) {
 					later = append(later, shard)
 				}
 			}
-			require.Equal(f.T(), coordinator.Waiting{Shards: later, Since: fire, Behind: "Spread of this job"}, ex.Waiting()["job"])
+			require.Equal(f.T(), operator.Waiting{Shards: later, Since: fire, Behind: "Spread of this job"}, ex.Waiting()["job"])
 			f.Sleep(17 * time.Second)
 		}
 		st, err := ex.Operator().Status(f.T().Context(), "job")

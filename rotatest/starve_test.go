@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/rotatest"
 	"github.com/rota-dev/rota/schedule"
 )
@@ -81,7 +81,7 @@ func TestStarvation(t *testing.T) {
 
 		local := ex.Waiting()
 		assert.Equal(t, "Workers 2, busy with settle (2)", local["poll"].Behind)
-		o, err := coordinator.NewOperator(f.Server().Client("console"), rotatest.Namespace, "")
+		o, err := operator.New(f.Server().Client("console"), rotatest.Namespace, "")
 		require.NoError(t, err)
 		st, err := o.Status(t.Context(), "poll")
 		require.NoError(t, err)

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/examples/guarded"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry/memory"
 	"github.com/rota-dev/rota/schedule"
 )
@@ -62,12 +62,12 @@ func TestGuarded_FleetsShareADatabase(t *testing.T) {
 		answerLost = false
 		for name, e := range fleets {
 			assert.Equal(t, 1, writes(name), name)
-			_, err := e.Operator().Retry(t.Context(), "charge", fire, coordinator.RetryOptions{})
+			_, err := e.Operator().Retry(t.Context(), "charge", fire, operator.RetryOptions{})
 			require.NoError(t, err)
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			assert.Equal(t, 1, writes(name), "%s: the retry finds the work done", name)
-			_, err = e.Operator().Retry(t.Context(), "charge", fire, coordinator.RetryOptions{Again: true})
+			_, err = e.Operator().Retry(t.Context(), "charge", fire, operator.RetryOptions{Again: true})
 			require.NoError(t, err)
 			time.Sleep(time.Minute)
 			synctest.Wait()

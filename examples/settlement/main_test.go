@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/conformance/child"
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/test/testserver/servertest"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry/etcd"
 	"github.com/rota-dev/rota/rotatest"
 )
@@ -155,7 +155,7 @@ func TestProcesses_OnAServer_PayEachShopOnceWhenOneIsKilled(t *testing.T) {
 	reg, err := etcd.Open(t.Context(), etcd.Options{Endpoints: []string{address}})
 	require.NoError(t, err)
 	defer reg.Close(context.Background())
-	op, err := coordinator.NewOperator(reg, namespace, "")
+	op, err := operator.New(reg, namespace, "")
 	require.NoError(t, err)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		_, err := op.Trigger(t.Context(), "settle", "", nil)

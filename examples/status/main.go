@@ -12,8 +12,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/etcd"
 )
@@ -39,7 +39,7 @@ func run() error {
 }
 
 func printStatus(ctx context.Context, out io.Writer, reg registry.Registry, namespace, job string) error {
-	op, err := coordinator.NewOperator(reg, namespace, "") // "": the group "default"
+	op, err := operator.New(reg, namespace, "") // "": the group "default"
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ func (a Act) DisabledShards() (shards shardset.Set) {
 	return shards
 }
 
-// disables returns what of a kind an act disabled. It reads the texts that Control.Describe and coordinator.Operator
+// disables returns what of a kind an act disabled. It reads the texts that Control.Describe and operator.Operator
 // write: "disable shards 3 7, instances a b", "pause; disable hosts h", "drain instance a".
 func (a Act) disables(kind string) (names []string) {
 	for part := range strings.SplitSeq(a.What, "; ") {

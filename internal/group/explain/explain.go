@@ -47,7 +47,7 @@ const (
 	Unknown Verdict = "unknown" // the records do not show whether it has
 )
 
-// Verb names the method of coordinator.Operator that helps a fire that is stopped, or History.
+// Verb names the method of operator.Operator that helps a fire that is stopped, or History.
 type Verb string
 
 // The verbs.

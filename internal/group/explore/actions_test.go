@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/internal/group/batch"
 	"github.com/rota-dev/rota/internal/group/claimer"
 	"github.com/rota-dev/rota/internal/group/coordtest"
@@ -20,6 +19,7 @@ import (
 	"github.com/rota-dev/rota/internal/group/skew"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -160,8 +160,8 @@ func (x *explorer) memberOf(p *process, reg *recordingRegistry) *member.Member {
 }
 
 // operatorOf returns an Operator.
-func (x *explorer) operatorOf(reg *recordingRegistry) *coordinator.Operator {
-	o, err := coordinator.NewOperator(reg, "x", "default")
+func (x *explorer) operatorOf(reg *recordingRegistry) *operator.Operator {
+	o, err := operator.New(reg, "x", "default")
 	if err != nil {
 		panic(err)
 	}
@@ -355,7 +355,7 @@ func (x *explorer) definitionOf(revision int) json.RawMessage {
 func (x *explorer) buildTrigger(s *world, p *process) *registry.Txn {
 	reg := &recordingRegistry{store: &s.store}
 	_, err := x.operatorOf(reg).Trigger(context.Background(), jobName, "", nil)
-	if errors.Is(err, coordinator.ErrUnknownJob) {
+	if errors.Is(err, operator.ErrUnknownJob) {
 		return nil
 	}
 	if !errors.Is(err, errRecorded) {
@@ -377,7 +377,7 @@ func (x *explorer) buildTrigger(s *world, p *process) *registry.Txn {
 func (x *explorer) buildReset(s *world, p *process) *registry.Txn {
 	reg := &recordingRegistry{store: &s.store}
 	err := x.operatorOf(reg).Reset(context.Background(), jobName)
-	if errors.Is(err, coordinator.ErrUnknownJob) {
+	if errors.Is(err, operator.ErrUnknownJob) {
 		return nil
 	}
 	if !errors.Is(err, errRecorded) {

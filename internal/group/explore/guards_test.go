@@ -189,7 +189,7 @@ func coordinatorDirs(t *testing.T) []string {
 	t.Helper()
 	dirs, err := filepath.Glob("../*")
 	require.NoError(t, err)
-	return append(dirs, "../../../coordinator", "../../../coordinator/strategy")
+	return append(dirs, "../../../coordinator", "../../../coordinator/strategy", "../../../operator")
 }
 
 // sitesIn returns the sites of guards in the packages of directories.

@@ -12,12 +12,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/internal/group/claimer"
 	"github.com/rota-dev/rota/internal/group/coordtest"
 	"github.com/rota-dev/rota/internal/group/leader"
 	"github.com/rota-dev/rota/internal/group/membertest"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
 )
@@ -137,7 +137,7 @@ func TestLeader_HandlesJoin(t *testing.T) {
 		op, _ := g.NewOperator()
 		g.Server.Record()
 		for i := range int((leader.RegularCheck + leader.RegularCheck/5) / (50 * time.Millisecond)) {
-			require.NoError(t, op.Disable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{i}}))
+			require.NoError(t, op.Disable(t.Context(), operator.Scope{Job: "job", Shards: []int{i}}))
 			if i == 10 {
 				g.RunWorker(g.NewWorker("b", nil)) // it offers no job
 			}
@@ -358,14 +358,14 @@ func TestLeader_Triggers(t *testing.T) {
 	membertest.RunBubble(t, "are refused for an unknown job, an unknown shard, or too many at once", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, `,"start_paused":true`))
 		_, err := a.Trigger(t.Context(), "nothing", "", nil)
-		assert.ErrorIs(t, err, coordinator.ErrUnknownJob)
+		assert.ErrorIs(t, err, operator.ErrUnknownJob)
 		_, err = a.Trigger(t.Context(), "job", "", []int{2})
 		assert.ErrorContains(t, err, "no shard 2 of 2")
 		for err = nil; err == nil; {
 			_, err = a.Trigger(t.Context(), "job", "", []int{0})
 			synctest.Wait()
 		}
-		assert.ErrorIs(t, err, coordinator.ErrTooManyTriggers)
+		assert.ErrorIs(t, err, operator.ErrTooManyTriggers)
 	})
 }
 

@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/internal/group/claimer"
 	"github.com/rota-dev/rota/internal/group/coordtest"
 	"github.com/rota-dev/rota/internal/group/membertest"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -228,13 +228,13 @@ func countRunsOfMinute(job string, n int, all ...*membertest.Worker) map[int]int
 func TestLog_Problems(t *testing.T) {
 	membertest.RunBubble(t, "are logged once for all jobs that have the same one, and when they are over", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("one", 0, 2, ""), coordtest.Def("two", 0, 2, ""), coordtest.Def("fine", 0, 2, ""))
-		require.NoError(t, a.Disable(t.Context(), coordinator.Scope{Job: "one", Instances: []string{"a"}}))
-		require.NoError(t, a.Disable(t.Context(), coordinator.Scope{Job: "two", Instances: []string{"a"}}))
+		require.NoError(t, a.Disable(t.Context(), operator.Scope{Job: "one", Instances: []string{"a"}}))
+		require.NoError(t, a.Disable(t.Context(), operator.Scope{Job: "two", Instances: []string{"a"}}))
 		membertest.SleepToMinute(2)
 		problems := a.Log.LinesWith("level=WARN", `msg="jobs have a problem"`)
 		require.Len(t, problems, 1)
 		assert.Contains(t, problems[0], `jobs=2 names="one; two" problem="every live instance that offers the job is disabled"`)
-		require.NoError(t, a.Enable(t.Context(), coordinator.Scope{Job: "one", Instances: []string{"a"}}))
+		require.NoError(t, a.Enable(t.Context(), operator.Scope{Job: "one", Instances: []string{"a"}}))
 		time.Sleep(time.Second)
 		assert.Len(t, a.Log.LinesWith("level=INFO", `msg="problem of jobs is over"`, "jobs=1 names=one"), 1)
 		assert.Len(t, a.Log.LinesWith("level=WARN"), 1)

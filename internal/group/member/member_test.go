@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/internal/group/coordtest"
 	"github.com/rota-dev/rota/internal/group/member"
 	"github.com/rota-dev/rota/internal/group/membertest"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
 )
@@ -119,7 +119,7 @@ func TestMember_Join(t *testing.T) {
 		g.PutRecord(g.Keys.Meta(), fmt.Sprintf(`{"format":%d}`, record.Format+1))
 		a := g.RunWorker(g.NewWorker("a", nil, coordtest.Def("job", 0, 1, "")))
 		err := a.AwaitJoined(t.Context())
-		require.ErrorIs(t, err, coordinator.ErrNewerFormat)
+		require.ErrorIs(t, err, operator.ErrNewerFormat)
 		<-a.Done
 		assert.EqualError(t, err, a.Err.Error())
 		assert.NotContains(t, err.Error(), "\n")

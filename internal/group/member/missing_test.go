@@ -8,11 +8,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/internal/group/elector"
 	"github.com/rota-dev/rota/internal/group/member"
 	"github.com/rota-dev/rota/internal/group/membertest"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -85,7 +85,7 @@ func TestMissing(t *testing.T) {
 		a, b := startTwo(g)
 		c := g.Start("c", `{"name":"other","shards":1}`)
 		op, _ := g.NewOperator()
-		require.NoError(t, op.Disable(t.Context(), coordinator.Scope{Instances: []string{"c"}}))
+		require.NoError(t, op.Disable(t.Context(), operator.Scope{Instances: []string{"c"}}))
 		time.Sleep(time.Second)
 		instance, member := g.OwnKeys(c)
 		before := c.Incarnation()

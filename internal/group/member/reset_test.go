@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/internal/group/coordtest"
 	"github.com/rota-dev/rota/internal/group/membertest"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -70,7 +70,7 @@ func TestOperator_Reset(t *testing.T) {
 		g.Start("a", coordtest.Def("job", 0, 2, ""))
 		op, _ := g.NewOperator()
 		err := op.Reset(t.Context(), "other")
-		require.ErrorIs(t, err, coordinator.ErrUnknownJob)
+		require.ErrorIs(t, err, operator.ErrUnknownJob)
 		assert.EqualError(t, err, `reset "other": unknown job`)
 	})
 }

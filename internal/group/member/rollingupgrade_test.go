@@ -9,12 +9,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/internal/group/claimer"
 	"github.com/rota-dev/rota/internal/group/coordtest"
 	"github.com/rota-dev/rota/internal/group/membertest"
 	"github.com/rota-dev/rota/internal/group/planning"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -68,7 +68,7 @@ func TestRollingUpgrade_Jobs(t *testing.T) {
 		membertest.SleepToMinute(5)
 		c := g.Start("c", coordtest.Def("old", 0, 2, ""))
 		assert.Equal(t, membertest.OncePerShard(2), countNewRuns("old", c), "the latest due fire")
-		assert.Equal(t, coordinator.Counts{Claimed: 6, Succeeded: 6, Skipped: 4}, g.ReadStatusCounts("old"))
+		assert.Equal(t, operator.Counts{Claimed: 6, Succeeded: 6, Skipped: 4}, g.ReadStatusCounts("old"))
 	})
 	membertest.RunBubble(t, "of two revisions run by the higher one everywhere, whichever instance starts later or crashes", func(t *testing.T, g *membertest.Group) {
 		old := g.Start("old", coordtest.Def("job", 1, 2, ""))
@@ -180,8 +180,8 @@ func TestRollingUpgrade_Records(t *testing.T) {
 
 	membertest.RunBubble(t, "keep fields of a later version when an older one writes them", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 1, 2, `,"later":7`))
-		require.NoError(t, a.Disable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{0}}))
-		require.NoError(t, a.Disable(t.Context(), coordinator.Scope{Hosts: []string{"x"}}))
+		require.NoError(t, a.Disable(t.Context(), operator.Scope{Job: "job", Shards: []int{0}}))
+		require.NoError(t, a.Disable(t.Context(), operator.Scope{Hosts: []string{"x"}}))
 		a.Shutdown() // so that no leader writes plans meanwhile
 		for _, key := range []registry.Key{g.Keys.Plan("job"), g.Keys.Control("job"), g.Keys.GroupControl()} {
 			more(g, key)
@@ -191,8 +191,8 @@ func TestRollingUpgrade_Records(t *testing.T) {
 		_, err := b.Trigger(t.Context(), "job", "", []int{1})
 		require.NoError(t, err)
 		require.NoError(t, b.Pause(t.Context(), "job"))
-		require.NoError(t, b.Enable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{0}}))
-		require.NoError(t, b.Disable(t.Context(), coordinator.Scope{Hosts: []string{"y"}}))
+		require.NoError(t, b.Enable(t.Context(), operator.Scope{Job: "job", Shards: []int{0}}))
+		require.NoError(t, b.Disable(t.Context(), operator.Scope{Hosts: []string{"y"}}))
 		time.Sleep(time.Second)
 		a.Shutdown()
 		p := g.ReadPlan("job")
@@ -209,10 +209,10 @@ func TestRollingUpgrade_Records(t *testing.T) {
 		before := g.Server.Dump()
 		a := g.RunWorker(g.NewWorker("a", nil, coordtest.Def("job", 0, 1, "")))
 		err := a.AwaitJoined(t.Context())
-		require.ErrorIs(t, err, coordinator.ErrNewerFormat)
+		require.ErrorIs(t, err, operator.ErrNewerFormat)
 		assert.ErrorContains(t, err, string(g.Keys.Meta()))
 		<-a.Done
-		assert.ErrorIs(t, a.Err, coordinator.ErrNewerFormat)
+		assert.ErrorIs(t, a.Err, operator.ErrNewerFormat)
 		a.Err = nil
 		assert.Equal(t, before, g.Server.Dump())
 	})
@@ -234,7 +234,7 @@ func TestRollingUpgrade_Records(t *testing.T) {
 		assert.Equal(t, map[string]string{"a": "0-1"}, g.ReadOwners("other"))
 		assert.Equal(t, newer, g.GetText(key))
 		assert.Contains(t, a.Log.String(), string(key))
-		assert.Contains(t, a.Log.String(), coordinator.ErrNewerFormat.Error())
+		assert.Contains(t, a.Log.String(), operator.ErrNewerFormat.Error())
 		_, found := g.GetRecord(g.Keys.Claims(dead, "job"))
 		assert.True(t, found, "a member that can read the plan runs the job")
 		g.PutRecord(key, readable)

@@ -8,14 +8,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/internal/group/coordtest"
 	"github.com/rota-dev/rota/internal/group/leader"
 	"github.com/rota-dev/rota/internal/group/membertest"
+	"github.com/rota-dev/rota/operator"
 )
 
 func TestOperator_StopSchedule(t *testing.T) {
-	trigger := func(g *membertest.Group, o *coordinator.Operator, job string) uint64 {
+	trigger := func(g *membertest.Group, o *operator.Operator, job string) uint64 {
 		g.T.Helper()
 		n, err := o.Trigger(g.T.Context(), job, "by hand", nil)
 		require.NoError(g.T, err)

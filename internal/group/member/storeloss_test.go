@@ -10,17 +10,17 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/internal/group/coordtest"
 	"github.com/rota-dev/rota/internal/group/membertest"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/operator"
 )
 
 const lossLine = "the store has lost records"
 
 // startPaused starts members a, b, ... that offer the jobs held and free, a leading, and pauses the
 // first. It also disables a shard of the other, and an instance for it.
-func startPaused(t *testing.T, g *membertest.Group, n int) *coordinator.Operator {
+func startPaused(t *testing.T, g *membertest.Group, n int) *operator.Operator {
 	t.Helper()
 	defs := []string{coordtest.Def("free", 0, 4, ""), coordtest.Def("held", 0, 2, "")}
 	for i := range n {
@@ -28,8 +28,8 @@ func startPaused(t *testing.T, g *membertest.Group, n int) *coordinator.Operator
 	}
 	op, _ := g.NewOperator()
 	require.NoError(t, op.As("kim", "quarter end").Pause(t.Context(), "held"))
-	require.NoError(t, op.Disable(t.Context(), coordinator.Scope{Job: "free", Shards: []int{3}}))
-	require.NoError(t, op.Disable(t.Context(), coordinator.Scope{Job: "free", Instances: []string{"zoe"}}))
+	require.NoError(t, op.Disable(t.Context(), operator.Scope{Job: "free", Shards: []int{3}}))
+	require.NoError(t, op.Disable(t.Context(), operator.Scope{Job: "free", Instances: []string{"zoe"}}))
 	membertest.SleepToMinute(2)
 	return op
 }
@@ -83,7 +83,7 @@ func TestStoreLoss_Wiped(t *testing.T) {
 		loss, err := op.StoreLoss(t.Context())
 		require.NoError(t, err)
 		require.NotNil(t, loss)
-		assert.Equal(t, coordinator.StoreReplaced, loss.Kind)
+		assert.Equal(t, operator.StoreReplaced, loss.Kind)
 		assert.Equal(t, 2, loss.Restored)
 		assert.True(t, loss.Complete)
 		assert.NotEqual(t, before0, readMeta(g).ID)
@@ -95,8 +95,8 @@ func TestStoreLoss_Wiped(t *testing.T) {
 		d, err := op.Diagnose(t.Context())
 		require.NoError(t, err)
 		require.NotEmpty(t, d.Findings)
-		assert.Equal(t, coordinator.FindingLost, d.Findings[0].Kind)
-		assert.Equal(t, coordinator.SeverityError, d.Findings[0].Severity)
+		assert.Equal(t, operator.FindingLost, d.Findings[0].Kind)
+		assert.Equal(t, operator.SeverityError, d.Findings[0].Severity)
 
 		require.NoError(t, op.AcknowledgeLoss(t.Context()))
 		loss, err = op.StoreLoss(t.Context())
@@ -157,7 +157,7 @@ func TestStoreLoss_Wiped(t *testing.T) {
 	})
 	membertest.RunBubble(t, "of which only a follower knows is restored from its plans, and the rest is named", func(t *testing.T, g *membertest.Group) {
 		op := startPaused(t, g, 2)
-		require.NoError(t, g.Members[0].Override(t.Context(), "free", coordinator.Override{Policies: map[string]any{"max_attempts": 7}}))
+		require.NoError(t, g.Members[0].Override(t.Context(), "free", operator.Override{Policies: map[string]any{"max_attempts": 7}}))
 		time.Sleep(time.Minute)
 		require.NoError(t, op.PauseGroup(t.Context()))
 		time.Sleep(time.Minute)
@@ -219,7 +219,7 @@ func TestStoreLoss_Wiped(t *testing.T) {
 		heal := g.Server.Partition("a")
 		g.Server.Wipe()
 		g.Start("b", coordtest.Def("held", 0, 2, ""))
-		require.NoError(t, op.As("lee", "").Disable(t.Context(), coordinator.Scope{Job: "held", Shards: []int{1}}))
+		require.NoError(t, op.As("lee", "").Disable(t.Context(), operator.Scope{Job: "held", Shards: []int{1}}))
 		heal()
 		time.Sleep(3 * time.Minute)
 		st, err := op.Intent(t.Context(), "held")
@@ -372,7 +372,7 @@ func TestStoreLoss_Rewound(t *testing.T) {
 		loss, err := op.StoreLoss(t.Context())
 		require.NoError(t, err)
 		require.NotNil(t, loss)
-		assert.Equal(t, coordinator.StoreRewound, loss.Kind)
+		assert.Equal(t, operator.StoreRewound, loss.Kind)
 		for _, w := range g.Members {
 			assert.Equal(t, 1, w.Log.Count(lossLine), w.Instance())
 		}
@@ -381,7 +381,7 @@ func TestStoreLoss_Rewound(t *testing.T) {
 
 func TestStoreLoss_RewoundIntents(t *testing.T) {
 	// begin saves a store in which a job has been paused and resumed, and changes its intent afterwards.
-	begin := func(t *testing.T, g *membertest.Group) (op *coordinator.Operator, rewind func()) {
+	begin := func(t *testing.T, g *membertest.Group) (op *operator.Operator, rewind func()) {
 		defs := []string{coordtest.Def("free", 0, 4, ""), coordtest.Def("held", 0, 2, "")}
 		g.Start("a", defs...)
 		g.Start("b", defs...)
@@ -391,7 +391,7 @@ func TestStoreLoss_RewoundIntents(t *testing.T) {
 		membertest.SleepToMinute(2)
 		rewind = g.Server.Save()
 		require.NoError(t, op.As("kim", "quarter end").Pause(t.Context(), "held"))
-		require.NoError(t, op.As("kim", "").Disable(t.Context(), coordinator.Scope{Job: "held", Shards: []int{1}}))
+		require.NoError(t, op.As("kim", "").Disable(t.Context(), operator.Scope{Job: "held", Shards: []int{1}}))
 		membertest.SleepToMinute(6)
 		return op, rewind
 	}
@@ -415,7 +415,7 @@ func TestStoreLoss_RewoundIntents(t *testing.T) {
 		op, rewind := begin(t, g)
 		heal := [2]func(){g.Server.Partition("a"), g.Server.Partition("b")}
 		rewind()
-		require.NoError(t, op.As("lee", "").Disable(t.Context(), coordinator.Scope{Job: "held", Shards: []int{0}}))
+		require.NoError(t, op.As("lee", "").Disable(t.Context(), operator.Scope{Job: "held", Shards: []int{0}}))
 		heal[0]()
 		heal[1]()
 		time.Sleep(10 * time.Minute)
@@ -467,16 +467,16 @@ func TestStoreLoss_RewoundIntents(t *testing.T) {
 		op, _ := g.NewOperator()
 		op = op.WithCompiler(a.Compile)
 		require.NoError(t, op.Pause(t.Context(), "held"))
-		require.NoError(t, op.Disable(t.Context(), coordinator.Scope{Job: "free", Shards: []int{3}}))
+		require.NoError(t, op.Disable(t.Context(), operator.Scope{Job: "free", Shards: []int{3}}))
 		overrideAttempts := func(n int) {
-			require.NoError(t, op.Override(t.Context(), "held", coordinator.Override{Policies: map[string]any{"max_attempts": n}}))
+			require.NoError(t, op.Override(t.Context(), "held", operator.Override{Policies: map[string]any{"max_attempts": n}}))
 		}
 		overrideAttempts(7)
 		require.NoError(t, op.PauseGroup(t.Context()))
 		membertest.SleepToMinute(2)
 		rewind := g.Server.Save()
 		require.NoError(t, op.Resume(t.Context(), "held"))
-		require.NoError(t, op.Enable(t.Context(), coordinator.Scope{Job: "free", Shards: []int{3}}))
+		require.NoError(t, op.Enable(t.Context(), operator.Scope{Job: "free", Shards: []int{3}}))
 		require.NoError(t, op.ResumeGroup(t.Context()))
 		overrideAttempts(9)
 		membertest.SleepToMinute(6)

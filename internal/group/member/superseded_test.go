@@ -9,19 +9,19 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/internal/group/coordtest"
 	"github.com/rota-dev/rota/internal/group/membertest"
+	"github.com/rota-dev/rota/operator"
 )
 
 func TestSupersededDefinitions(t *testing.T) {
 	const newer = "stored definition has a higher revision"
 	const differs = "stored definition of the same revision differs"
-	members := func(g *membertest.Group) map[string]coordinator.MemberStatus {
+	members := func(g *membertest.Group) map[string]operator.MemberStatus {
 		o, _ := g.NewOperator()
 		st, err := o.Status(g.T.Context(), "job")
 		require.NoError(g.T, err)
-		out := map[string]coordinator.MemberStatus{}
+		out := map[string]operator.MemberStatus{}
 		for _, m := range st.Members {
 			out[m.Instance] = m
 		}
@@ -77,13 +77,13 @@ func TestSupersededDefinitions(t *testing.T) {
 		g.Start("c", coordtest.Def("job", 2, 3, ""))
 		g.Start("d", coordtest.Def("job", 1, 2, ""))
 		all := members(g)
-		for name, want := range map[string]coordinator.MemberStatus{
+		for name, want := range map[string]operator.MemberStatus{
 			"a": {Revision: 1, Differs: true}, // its definition was stored first
 			"b": {Revision: 2},
 			"c": {Revision: 2, Differs: true},
 			"d": {Revision: 1, Differs: true},
 		} {
-			assert.Equal(t, want, coordinator.MemberStatus{Revision: all[name].Revision, Differs: all[name].Differs}, name)
+			assert.Equal(t, want, operator.MemberStatus{Revision: all[name].Revision, Differs: all[name].Differs}, name)
 		}
 	})
 	membertest.RunBubble(t, "that a running member offers are in its member record", func(t *testing.T, g *membertest.Group) {

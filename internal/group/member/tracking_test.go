@@ -8,11 +8,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/internal/group/claimer"
 	"github.com/rota-dev/rota/internal/group/coordtest"
 	"github.com/rota-dev/rota/internal/group/membertest"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/operator"
 )
 
 func TestTrackClaims(t *testing.T) {
@@ -157,7 +157,7 @@ func TestTrackClaims(t *testing.T) {
 	membertest.RunBubble(t, "end when their disabled shard skips fires", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", coordtest.Def("job", 0, 2, coordtest.ClaimsOnly))
 		membertest.SleepToMinute(1)
-		require.NoError(t, a.Disable(t.Context(), coordinator.Scope{Job: "job", Shards: []int{0, 1}}))
+		require.NoError(t, a.Disable(t.Context(), operator.Scope{Job: "job", Shards: []int{0, 1}}))
 		membertest.SleepToMinute(3)
 		assert.Len(t, a.TakeRuns(), 2)
 		assert.Empty(t, g.ReadClaims(a.Incarnation(), "job").Running)

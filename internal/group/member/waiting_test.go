@@ -10,23 +10,23 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/internal/group/coordtest"
 	"github.com/rota-dev/rota/internal/group/membertest"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/operator"
 )
 
 func TestMember_SetWaiting(t *testing.T) {
 	since := coordtest.BubbleStart().Add(time.Second)
-	waits := map[string]coordinator.Waiting{"job": {Shards: []int{1, 3}, Since: since, Behind: "Workers 2, busy with other (2)"}}
-	shown := func(g *membertest.Group, job string) map[string]coordinator.Waiting {
+	waits := map[string]operator.Waiting{"job": {Shards: []int{1, 3}, Since: since, Behind: "Workers 2, busy with other (2)"}}
+	shown := func(g *membertest.Group, job string) map[string]operator.Waiting {
 		g.T.Helper()
 		synctest.Wait()
 		o, _ := g.NewOperator()
 		st, err := o.Status(g.T.Context(), job)
 		require.NoError(g.T, err)
-		out := map[string]coordinator.Waiting{}
+		out := map[string]operator.Waiting{}
 		for _, m := range st.Members {
 			out[m.Instance] = m.Waiting
 		}
@@ -37,23 +37,23 @@ func TestMember_SetWaiting(t *testing.T) {
 	membertest.RunBubble(t, "is shown by Status for the member and the job, until nothing waits", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", defs...)
 		g.Start("b", defs...)
-		assert.Equal(t, map[string]coordinator.Waiting{"a": {}, "b": {}}, shown(g, "job"))
+		assert.Equal(t, map[string]operator.Waiting{"a": {}, "b": {}}, shown(g, "job"))
 		a.SetWaiting(waitingRecords(waits))
-		assert.Equal(t, map[string]coordinator.Waiting{"a": waits["job"], "b": {}}, shown(g, "job"))
-		assert.Equal(t, map[string]coordinator.Waiting{"a": {}, "b": {}}, shown(g, "other"))
+		assert.Equal(t, map[string]operator.Waiting{"a": waits["job"], "b": {}}, shown(g, "job"))
+		assert.Equal(t, map[string]operator.Waiting{"a": {}, "b": {}}, shown(g, "other"))
 		a.SetWaiting(nil)
-		assert.Equal(t, map[string]coordinator.Waiting{"a": {}, "b": {}}, shown(g, "job"))
+		assert.Equal(t, map[string]operator.Waiting{"a": {}, "b": {}}, shown(g, "job"))
 	})
 	membertest.RunBubble(t, "costs one commit for a change, and none without one", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", defs...)
 		synctest.Wait()
 		before := g.Server.Counts("a").Commits
 		a.SetWaiting(nil)
-		a.SetWaiting(waitingRecords(map[string]coordinator.Waiting{}))
+		a.SetWaiting(waitingRecords(map[string]operator.Waiting{}))
 		synctest.Wait()
 		assert.Equal(t, before, g.Server.Counts("a").Commits)
 		for range 3 {
-			a.SetWaiting(waitingRecords(map[string]coordinator.Waiting{"job": waits["job"]}))
+			a.SetWaiting(waitingRecords(map[string]operator.Waiting{"job": waits["job"]}))
 			synctest.Wait()
 		}
 		assert.Equal(t, before+1, g.Server.Counts("a").Commits)
@@ -72,25 +72,25 @@ func TestMember_SetWaiting(t *testing.T) {
 		synctest.Wait()
 		g.Server.Expire("a")
 		time.Sleep(time.Minute)
-		assert.Equal(t, map[string]coordinator.Waiting{"a": waits["job"]}, shown(g, "job"))
+		assert.Equal(t, map[string]operator.Waiting{"a": waits["job"]}, shown(g, "job"))
 	})
 	membertest.RunBubble(t, "before the member has joined is published when it joins", func(t *testing.T, g *membertest.Group) {
 		a := g.NewWorker("a", nil, defs...)
 		a.SetWaiting(waitingRecords(waits))
 		g.JoinWorker(a)
-		assert.Equal(t, map[string]coordinator.Waiting{"a": waits["job"]}, shown(g, "job"))
+		assert.Equal(t, map[string]operator.Waiting{"a": waits["job"]}, shown(g, "job"))
 	})
 	membertest.RunBubble(t, "publishes a bounded number of jobs", func(t *testing.T, g *membertest.Group) {
 		a := g.Start("a", defs...)
-		many := map[string]coordinator.Waiting{}
+		many := map[string]operator.Waiting{}
 		for i := range 200 {
-			many[fmt.Sprint("job-", i)] = coordinator.Waiting{Shards: []int{0}, Since: since.Add(time.Duration(i))}
+			many[fmt.Sprint("job-", i)] = operator.Waiting{Shards: []int{0}, Since: since.Add(time.Duration(i))}
 		}
 		shards := make([]int, 1000)
 		for i := range shards {
 			shards[i] = 2 * i
 		}
-		many["job"] = coordinator.Waiting{Shards: shards, Since: since.Add(-1), Behind: strings.Repeat("x", 1000)}
+		many["job"] = operator.Waiting{Shards: shards, Since: since.Add(-1), Behind: strings.Repeat("x", 1000)}
 		a.SetWaiting(waitingRecords(many))
 		w := shown(g, "job")["a"]
 		assert.Equal(t, []int{0, 2, 4, 6, 8, 10, 12, 14}, w.Shards)
@@ -103,7 +103,7 @@ func TestMember_SetWaiting(t *testing.T) {
 }
 
 // waitingRecords returns waiting runs in the form in which the member record has them.
-func waitingRecords(waiting map[string]coordinator.Waiting) map[string]record.Waiting {
+func waitingRecords(waiting map[string]operator.Waiting) map[string]record.Waiting {
 	out := make(map[string]record.Waiting, len(waiting))
 	for job, w := range waiting {
 		out[job] = record.Waiting{Shards: shardset.Of(w.Shards...), More: w.More, Since: record.InstantOf(w.Since), Behind: w.Behind}

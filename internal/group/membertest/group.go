@@ -12,12 +12,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/coordinator/strategy"
 	"github.com/rota-dev/rota/internal/group/claimer"
 	"github.com/rota-dev/rota/internal/group/coordtest"
 	"github.com/rota-dev/rota/internal/group/member"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry/memory"
 )
 
@@ -143,7 +143,7 @@ func (g *Group) NewWorkerOn(client, name string, work func(context.Context, clai
 		Logger:     slog.New(slog.NewTextHandler(w.Log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	require.NoError(g.T, err)
-	o, err := coordinator.NewOperator(w.Reg, "test", "")
+	o, err := operator.New(w.Reg, "test", "")
 	require.NoError(g.T, err)
 	w.Operator = o.WithCompiler(w.Compile)
 	w.Offer(DefinitionsByName(defs...))
@@ -197,10 +197,10 @@ func DefinitionsByName(defs ...string) map[string]json.RawMessage {
 }
 
 // NewOperator returns an Operator with a client handle of its own, and the handle.
-func (g *Group) NewOperator() (*coordinator.Operator, *hooked) {
+func (g *Group) NewOperator() (*operator.Operator, *hooked) {
 	g.T.Helper()
 	reg := &hooked{Registry: g.Server.Client("console")}
-	o, err := coordinator.NewOperator(reg, "test", "")
+	o, err := operator.New(reg, "test", "")
 	require.NoError(g.T, err)
 	return o, reg
 }

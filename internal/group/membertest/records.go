@@ -5,12 +5,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/stretchr/testify/require"
+
 	"github.com/rota-dev/rota/internal/group/elector"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
-	"github.com/stretchr/testify/require"
 )
 
 // NewEditor returns the client handle by which the test edits records.
@@ -176,7 +177,7 @@ func (g *Group) SumCounts(job string) record.Counts {
 }
 
 // ReadStatusCounts returns a job's counts as Operator.Status reports them.
-func (g *Group) ReadStatusCounts(job string) coordinator.Counts {
+func (g *Group) ReadStatusCounts(job string) operator.Counts {
 	g.T.Helper()
 	o, _ := g.NewOperator()
 	st, err := o.Status(g.T.Context(), job)

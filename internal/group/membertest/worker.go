@@ -12,25 +12,26 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/stretchr/testify/require"
+
 	"github.com/rota-dev/rota/internal/group/claimer"
 	"github.com/rota-dev/rota/internal/group/coordtest"
 	"github.com/rota-dev/rota/internal/group/due"
 	"github.com/rota-dev/rota/internal/group/member"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
-	"github.com/stretchr/testify/require"
 )
 
 // Worker is a member and its Work.
 type Worker struct {
 	*member.Member
-	*coordinator.Operator // on the same client handle
-	g                     *Group
-	Log                   *coordtest.Logbook
-	Reg                   *hooked
-	Done                  chan struct{} // closed when Run has returned
-	Err                   error         // the error of Run
+	*operator.Operator // on the same client handle
+	g                  *Group
+	Log                *coordtest.Logbook
+	Reg                *hooked
+	Done               chan struct{} // closed when Run has returned
+	Err                error         // the error of Run
 
 	// work handles a run; nil returns at once. It is set before runs begin.
 	work func(context.Context, claimer.Run) error

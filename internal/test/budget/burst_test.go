@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/onecpu"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/schedule"
 )
 
@@ -82,7 +82,7 @@ func TestBudget_DisableAndPauseOfFiveThousandJobs(t *testing.T) {
 		f.start("b", offered...)
 		f.awaitAssigned(all)
 		sleepUntilHalf(every)
-		op, err := coordinator.NewOperator(s.open(t, "operator"), "test", "default")
+		op, err := operator.New(s.open(t, "operator"), "test", "default")
 		require.NoError(t, err)
 
 		// change counts a change between two fires, and returns the runs by job of the next fire.
@@ -111,7 +111,7 @@ func TestBudget_DisableAndPauseOfFiveThousandJobs(t *testing.T) {
 			assert.LessOrEqual(t, runs.latest(), 100*time.Millisecond)
 			return runs.byJob()
 		}
-		b := coordinator.Scope{Instances: []string{"b"}}
+		b := operator.Scope{Instances: []string{"b"}}
 		byJob := change("an instance with 5,000 jobs is disabled",
 			atMost{all/perCommit + half/perCommit + denseTxns, 1600 * half, 10, 5 * half},
 			func() { require.NoError(t, op.Disable(t.Context(), b)) })

@@ -12,11 +12,11 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/registryurl"
 	"github.com/rota-dev/rota/internal/test/judge"
 	"github.com/rota-dev/rota/internal/test/recordedit"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -98,7 +98,7 @@ func (t Trial) runEdits(ctx context.Context, f *Faults) ([]EditsRow, error) {
 
 // operateAll writes each record of operators several times, so that there are older values.
 func (h *editor) operateAll(ctx context.Context) error {
-	op, err := coordinator.NewOperator(h.reg, "fleet", "default")
+	op, err := operator.New(h.reg, "fleet", "default")
 	if err != nil {
 		return err
 	}
@@ -106,10 +106,10 @@ func (h *editor) operateAll(ctx context.Context) error {
 	for i := range h.Jobs {
 		job := jobName(i)
 		_, err := op.Trigger(ctx, job, "", nil)
-		one := coordinator.Scope{Job: job, Instances: []string{"no-instance"}}
+		one := operator.Scope{Job: job, Instances: []string{"no-instance"}}
 		errs = append(errs, err, op.Disable(ctx, one), op.Enable(ctx, one)) // no pause: one that is rolled back to would stay
 	}
-	scope := coordinator.Scope{Instances: []string{"no-instance"}}
+	scope := operator.Scope{Instances: []string{"no-instance"}}
 	errs = append(errs, op.Disable(ctx, scope), op.Enable(ctx, scope))
 	if err := errors.Join(errs...); err != nil {
 		return err

@@ -22,16 +22,17 @@ var reach = []struct {
 	{"registry/zookeeper", []string{"registry", "registry/backend", "internal/cleartext", "internal/parallel", "internal/zkwire", "github.com/go-zookeeper/zk"}},
 	{"lock", []string{"registry", "internal/backoff"}},
 	{"conformance/...", []string{"registry", "lock", "conformance/...", "github.com/stretchr/testify/...", "github.com/anishathalye/porcupine"}},
-	{"internal/group/membertest", []string{"registry/...", "coordinator/...", "internal/group/...", "internal/record", "internal/shardset", "github.com/stretchr/testify/..."}},
+	{"internal/group/membertest", []string{"registry/...", "operator", "coordinator/...", "internal/group/...", "internal/record", "internal/shardset", "github.com/stretchr/testify/..."}},
 	{"internal/group/coordtest", []string{"internal/group/due", "internal/record", "internal/shardset", "github.com/stretchr/testify/..."}},
 	{"internal/group/...", []string{"registry", "coordinator/strategy", "internal/group/...", "internal/contain", "internal/count", "internal/jobname", "internal/parallel", "internal/record", "internal/scheduletext", "internal/shardset"}},
+	{"operator", []string{"registry", "coordinator/strategy", "internal/group/...", "internal/count", "internal/jobname", "internal/parallel", "internal/record", "internal/scheduletext", "internal/shardset"}},
 	{"coordinator/...", []string{"registry", "lock", "coordinator/...", "internal/group/...", "internal/contain", "internal/count", "internal/jobname", "internal/parallel", "internal/record", "internal/scheduletext", "internal/shardset"}},
 	{"schedule", []string{"internal/firelist", "internal/jobname", "internal/scheduletext", "internal/texthash", "github.com/robfig/cron/v3"}}, // knows no fleet
-	{"executor/...", []string{"registry", "schedule", "coordinator/...", "executor/...", "internal/contain", "internal/count", "internal/firelist", "internal/jobname", "internal/record", "internal/scheduletext", "internal/shardset", "internal/texthash"}},
+	{"executor/...", []string{"registry", "schedule", "operator", "coordinator/...", "executor/...", "internal/contain", "internal/count", "internal/firelist", "internal/jobname", "internal/record", "internal/scheduletext", "internal/shardset", "internal/texthash"}},
 	{"history/sqltest", nil},
 	{"handler", []string{"executor", "registry", "internal/contain", "github.com/robfig/cron/v3"}},
 	{"history", []string{"executor", "internal/contain"}},
-	{"rotatest", []string{"registry", "registry/memory", "schedule", "coordinator", "executor", "internal/onecpu", "internal/record", "internal/shardset"}},
+	{"rotatest", []string{"registry", "registry/memory", "schedule", "operator", "coordinator", "executor", "internal/onecpu", "internal/record", "internal/shardset"}},
 
 	{"cmd/rota/internal/importing", []string{
 		"schedule", "executor", "handler", "internal/count", "internal/scheduletext", "cmd/rota/internal/exit", "cmd/rota/internal/settings", "cmd/rota/internal/shell",
@@ -48,14 +49,14 @@ var reach = []struct {
 	{"internal/test/memorybackend", []string{"registry", "registry/memory", "conformance"}},
 	{"internal/test/storelog", []string{"registry", "internal/test/judge", "go.etcd.io/etcd/...", "go.uber.org/zap"}},
 	{"internal/test/testserver/...", []string{"conformance/...", "internal/test/..."}},
-	{"internal/test/...", []string{"registry/...", "schedule", "coordinator/...", "executor/...", "conformance/...", "internal/...", "github.com/robfig/cron/v3"}},
+	{"internal/test/...", []string{"registry/...", "schedule", "operator", "coordinator/...", "executor/...", "conformance/...", "internal/...", "github.com/robfig/cron/v3"}},
 
 	{"internal/registryurl", []string{"registry", "registry/etcd", "registry/zookeeper"}},
 	{"internal/scheduletext", []string{"internal/jobname"}},
 	{"internal/record", []string{"registry", "internal/jobname", "internal/scheduletext", "internal/shardset"}},
 	{"internal/...", []string{"registry"}},
 	{"cmd/...", []string{
-		"registry/...", "schedule", "coordinator", "coordinator/strategy", "executor", "handler", "history", "rotaprom", "internal/...", "cmd/rota/internal/...", "cmd/rota/rotacmd",
+		"registry/...", "schedule", "operator", "coordinator", "coordinator/strategy", "executor", "handler", "history", "rotaprom", "internal/...", "cmd/rota/internal/...", "cmd/rota/rotacmd",
 		"conformance/child",
 		"github.com/prometheus/client_golang/...", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.yaml.in/yaml/v3", "go.yaml.in/yaml/v4",
 		"golang.org/x/term", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5/...", "modernc.org/sqlite",
@@ -64,11 +65,11 @@ var reach = []struct {
 	{"rotaotel", []string{"executor", "go.opentelemetry.io/otel/..."}},
 	{"examples/settlement", []string{"registry/...", "schedule", "executor", "modernc.org/sqlite"}},
 	// Examples show user code, which cannot import internal packages.
-	{"examples/...", []string{"registry/...", "schedule", "coordinator", "executor", "handler", "rotatest", "github.com/robfig/cron/v3"}},
+	{"examples/...", []string{"registry/...", "schedule", "operator", "coordinator", "executor", "handler", "rotatest", "github.com/robfig/cron/v3"}},
 }
 
-// usersOfGroup are the packages that may import the decisions and loops of a group. All others see them through coordinator.
-var usersOfGroup = []string{"coordinator/...", "internal/group/...", "internal/test/..."}
+// usersOfGroup are the packages that may import the decisions and loops of a group. All others see them through coordinator and operator.
+var usersOfGroup = []string{"operator", "coordinator/...", "internal/group/...", "internal/test/..."}
 
 func arrowsPointDown(tr *tree) (faults []string) {
 	for _, s := range tr.sources {

@@ -137,9 +137,9 @@ var statements = []statement{
 	{"registry", "PortableLimits.TxnItems - 1", []string{"conditions and operations of a `Commit` | #"}},
 	{"internal/record", "maxFailures", []string{"failures of an instance and job in the store | #"}},
 	{"internal/record", "MaxWaitingParamBytes", []string{"parameters of triggers that the leader has not taken up | #"}},
-	{"coordinator", "maxListedFires", []string{"fires that `ListFires` returns | #"}},
+	{"operator", "maxListedFires", []string{"fires that `ListFires` returns | #"}},
 	{"internal/record", "MaxExcluded", []string{"disabled instances of a job, or of all jobs | #"}},
-	{"coordinator", "maxOverrideBytes", []string{"fields of an override | #"}},
+	{"operator", "maxOverrideBytes", []string{"fields of an override | #"}},
 	{"internal/record", "maxActReasonBytes", []string{"reason of an act | #"}},
 	{"schedule", "minInterval", []string{"At least: #"}},
 

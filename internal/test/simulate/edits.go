@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/test/recordedit"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
 )
@@ -159,10 +159,10 @@ func (h *editedFleet) operateAll() error {
 	var errs []error
 	for _, spec := range h.specs {
 		_, err := h.operator.Trigger(ctx, spec.name, "", nil)
-		one := coordinator.Scope{Job: spec.name, Instances: []string{"no-instance"}}
+		one := operator.Scope{Job: spec.name, Instances: []string{"no-instance"}}
 		errs = append(errs, err, h.operator.Disable(ctx, one), h.operator.Enable(ctx, one))
 	}
-	scope := coordinator.Scope{Instances: []string{"no-instance"}}
+	scope := operator.Scope{Instances: []string{"no-instance"}}
 	errs = append(errs, h.operator.Disable(ctx, scope), h.operator.Enable(ctx, scope))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("operate: %w", err)

@@ -9,9 +9,9 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/test/judge"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry/memory"
 )
 
@@ -68,7 +68,7 @@ type fleet struct {
 	calm          time.Time                                                 // since when there are no faults
 	answers       chan answer                                               // of operators' calls
 	console       *memory.Client                                            // of an operator outside of the fleet
-	operator      *coordinator.Operator                                     // with that client
+	operator      *operator.Operator                                        // with that client
 	tap           func(log []judge.Commit, said []judge.Event, judged bool) // receives the input of the judge, if not nil
 }
 
@@ -104,7 +104,7 @@ func newFleet(c Config) *fleet {
 // openConsole connects an operator outside of the fleet.
 func (f *fleet) openConsole() (err error) {
 	f.console = f.server.Client("console")
-	if f.operator, err = coordinator.NewOperator(f.connect(f.console, "console"), namespace, ""); err == nil {
+	if f.operator, err = operator.New(f.connect(f.console, "console"), namespace, ""); err == nil {
 		f.operator = f.operator.WithCompiler(executor.Compile)
 	}
 	return err

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/operator"
 )
 
 // answer is the result of an operator's call.
@@ -114,9 +114,9 @@ func (f *fleet) revise(spec *jobSpec, shards int, every time.Duration) {
 
 // drawScope draws what to disable: mostly shards, otherwise the instance of a slot or its host, for one job or
 // for all.
-func (f *fleet) drawScope(s *slot, spec *jobSpec) coordinator.Scope {
+func (f *fleet) drawScope(s *slot, spec *jobSpec) operator.Scope {
 	what, all, shard, run := f.rng.IntN(4), f.rng.IntN(2) == 0, f.rng.IntN(spec.shards), 1+f.rng.IntN(2)
-	scope := coordinator.Scope{Job: spec.name}
+	scope := operator.Scope{Job: spec.name}
 	if what < 2 || s.process == nil {
 		for n := shard; n < min(shard+run, spec.shards); n++ {
 			scope.Shards = append(scope.Shards, n)
@@ -140,7 +140,7 @@ func (f *fleet) disableLast() {
 		return
 	}
 	s, spec := f.slots[f.rng.IntN(len(f.slots))], f.specs[f.rng.IntN(len(f.specs))]
-	scopes := []coordinator.Scope{
+	scopes := []operator.Scope{
 		{Job: spec.name, Shards: []int{f.rng.IntN(spec.shards)}},
 		{Hosts: []string{hostOf(s.number)}},
 		{Job: spec.name, Instances: []string{s.process.instance}},

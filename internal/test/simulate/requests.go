@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/schedule"
 )
 
@@ -17,7 +17,7 @@ type request struct {
 	fires    int
 	parallel int
 	back     int // which failure, from the latest
-	override coordinator.Override
+	override operator.Override
 	lasts    time.Duration
 }
 
@@ -77,12 +77,12 @@ func (f *fleet) retryFailed(p *process, spec *jobSpec, r request) {
 	f.callAsync(func(ctx context.Context) {
 		op := p.executor.Operator()
 		st, err := op.Status(ctx, spec.name)
-		failures := slices.DeleteFunc(st.Failures, func(f coordinator.Failure) bool { return f.Again })
+		failures := slices.DeleteFunc(st.Failures, func(f operator.Failure) bool { return f.Again })
 		if err != nil || len(failures) == 0 {
 			return
 		}
 		fire := failures[max(len(failures)-1-r.back, 0)].Fire
-		if runs, err := op.Retry(ctx, spec.name, fire, coordinator.RetryOptions{}); err == nil {
+		if runs, err := op.Retry(ctx, spec.name, fire, operator.RetryOptions{}); err == nil {
 			f.answers <- answer{spec.name, runs.Trigger, requested}
 		}
 	})
@@ -110,7 +110,7 @@ func (f *fleet) override(p *process, spec *jobSpec, r request) {
 	}
 	f.schedule(2*r.lasts, func() error {
 		f.addNote("the override of %s is taken back", spec.name)
-		f.callAsync(func(ctx context.Context) { f.operator.Override(ctx, spec.name, coordinator.Override{}) })
+		f.callAsync(func(ctx context.Context) { f.operator.Override(ctx, spec.name, operator.Override{}) })
 		return nil
 	})
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/schedule"
 )
 
@@ -229,7 +229,7 @@ func TestScenarios(t *testing.T) {
 			s.start("a", job)
 			s.start("b", job)
 			s.advance(12 * time.Second)
-			one := coordinator.Scope{Job: job.Name, Shards: []int{1}}
+			one := operator.Scope{Job: job.Name, Shards: []int{1}}
 			s.operate("b", "disable shard 1", func(ctx context.Context, ex *executor.Executor) error { return ex.Operator().Disable(ctx, one) })
 			s.advance(32 * time.Second)
 			s.operate("b", "enable shard 1", func(ctx context.Context, ex *executor.Executor) error { return ex.Operator().Enable(ctx, one) })
@@ -242,7 +242,7 @@ func TestScenarios(t *testing.T) {
 			s.start("a", job)
 			s.start("b", job)
 			s.advance(12 * time.Second)
-			host := coordinator.Scope{Hosts: []string{"host-b"}}
+			host := operator.Scope{Hosts: []string{"host-b"}}
 			s.operate("a", "disable host host-b", func(ctx context.Context, ex *executor.Executor) error { return ex.Operator().Disable(ctx, host) })
 			s.advance(28 * time.Second)
 			s.operate("a", "enable host host-b", func(ctx context.Context, ex *executor.Executor) error { return ex.Operator().Enable(ctx, host) })

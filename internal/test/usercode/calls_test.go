@@ -73,7 +73,7 @@ var protected = map[string][]string{
 		"history.Options.Annotate in history.Recorder.Observer",
 	},
 	"the caller of a method of rota gets the panic, in its own goroutine": {
-		"coordinator.MovesOption in coordinator.Operator.previewMoves",
+		"operator.MovesOption in operator.Operator.previewMoves",
 		"error.Error in executor.problem.Error",
 		"executor.Checker.Check in executor.checkHandler",
 		"executor.Middleware in executor.applyMiddleware",
@@ -82,8 +82,8 @@ var protected = map[string][]string{
 	"the error is settled, or one of rota": {
 		"error.Error in claimer.RetryError.Error",
 		"error.Error in claiming.Input.addFailure",
-		"error.Error in coordinator.Operator.readClaimsOfEach",
-		"error.Error in coordinator.Operator.readForExplain",
+		"error.Error in operator.Operator.readClaimsOfEach",
+		"error.Error in operator.Operator.readForExplain",
 		"error.Error in diagnosis.diagnosis.addUnreadable",
 		"error.Error in diagnosis.diagnosis.checkJobs",
 		"error.Error in elector.Elector.explainEnd",
@@ -109,7 +109,7 @@ func TestUserCode_IsCalledWhereAPanicIsCaught(t *testing.T) {
 }
 
 // roots are the packages that call code of users. Other packages call none, or are called by tests and commands.
-var roots = []string{"./executor/...", "./coordinator/...", "./internal/group/...", "./history", "./handler", "./internal/contain"}
+var roots = []string{"./executor/...", "./coordinator/...", "./operator", "./internal/group/...", "./history", "./handler", "./internal/contain"}
 
 // findUses returns all uses, as "method or func value in function".
 func findUses(t *testing.T) map[string]bool {
@@ -242,5 +242,5 @@ var implemented = []string{"fmt.Stringer", "slog.LogValuer", "slog.Handler", "io
 
 // isPublic reports whether a type is exported by a package that users import. A Registry is no code of users here.
 func isPublic(obj *types.TypeName) bool {
-	return obj.Exported() && obj.Pkg() != nil && slices.Contains([]string{"executor", "coordinator", "strategy", "history", "handler"}, obj.Pkg().Name())
+	return obj.Exported() && obj.Pkg() != nil && slices.Contains([]string{"executor", "operator", "coordinator", "strategy", "history", "handler"}, obj.Pkg().Name())
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/coordinator/strategy"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/handler"
 	"github.com/rota-dev/rota/history"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry/memory"
 	"github.com/rota-dev/rota/schedule"
 )
@@ -261,12 +261,12 @@ func runBeside(t *testing.T, install func(*fixture, func()), deed func(<-chan st
 }
 
 // statusOf returns the counts of each job.
-func statusOf(t *testing.T, server *memory.Server, jobs ...string) map[string]coordinator.Counts {
+func statusOf(t *testing.T, server *memory.Server, jobs ...string) map[string]operator.Counts {
 	reg := server.Client("operator")
 	defer reg.Close(context.WithoutCancel(t.Context()))
-	op, err := coordinator.NewOperator(reg, "test", "")
+	op, err := operator.New(reg, "test", "")
 	require.NoError(t, err)
-	counts := map[string]coordinator.Counts{}
+	counts := map[string]operator.Counts{}
 	for _, job := range jobs {
 		s, err := op.Status(t.Context(), job)
 		require.NoError(t, err)

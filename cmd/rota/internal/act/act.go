@@ -19,7 +19,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/screen"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 )
 
 // Commands returns the commands.
@@ -47,7 +47,7 @@ type commands struct {
 var flags = append([]string{"output", "yes"}, settings.Connection...)
 
 // operate connects, unless the context is protected, and calls f with the time-out of the command.
-func (c *commands) operate(ctx context.Context, f func(ctx context.Context, op *coordinator.Operator) error) error {
+func (c *commands) operate(ctx context.Context, f func(ctx context.Context, op *operator.Operator) error) error {
 	if err := c.s.CheckProtection(); err != nil {
 		return err
 	}
@@ -88,8 +88,8 @@ func (c *commands) printView(cmd *cobra.Command, v screen.View) error {
 }
 
 // eachJob calls f for each job. A failure does not prevent the next call. Done is the format of the result, with the job.
-func (c *commands) eachJob(cmd *cobra.Command, verb, done string, jobs []string, f func(context.Context, *coordinator.Operator, string) error) error {
-	return c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
+func (c *commands) eachJob(cmd *cobra.Command, verb, done string, jobs []string, f func(context.Context, *operator.Operator, string) error) error {
+	return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
 		var errs []error
 		for _, job := range jobs {
 			err := f(ctx, op, job)
@@ -115,7 +115,7 @@ again.`,
 			if err := c.s.Confirm(cmd, act); err != nil {
 				return err
 			}
-			return c.eachJob(cmd, "reset", "reset %s", args, func(ctx context.Context, op *coordinator.Operator, job string) error {
+			return c.eachJob(cmd, "reset", "reset %s", args, func(ctx context.Context, op *operator.Operator, job string) error {
 				return op.Reset(ctx, job)
 			})
 		},
@@ -139,8 +139,8 @@ func (o *scopeOptions) addFlags(cmd *cobra.Command, s *settings.Settings) {
 }
 
 // scope returns what the flags name.
-func (o *scopeOptions) scope(args []string) (coordinator.Scope, error) {
-	sc := coordinator.Scope{Job: strings.Join(args, ""), Shards: o.shards, Instances: o.instances, Hosts: o.hosts}
+func (o *scopeOptions) scope(args []string) (operator.Scope, error) {
+	sc := operator.Scope{Job: strings.Join(args, ""), Shards: o.shards, Instances: o.instances, Hosts: o.hosts}
 	switch {
 	case sc.Job == "" && len(sc.Shards) > 0:
 		return sc, errors.New("--shards needs a job")
@@ -176,7 +176,7 @@ JOB, instances and hosts are disabled for all jobs. Fires of disabled shards are
 disabled instances and hosts move to others.`,
 		Example: `  rota disable tenants --shards 3,7-9
   rota disable --host node-7`,
-	}, (*coordinator.Operator).Disable)
+	}, (*operator.Operator).Disable)
 }
 
 func (c *commands) enable() *cobra.Command {
@@ -184,10 +184,10 @@ func (c *commands) enable() *cobra.Command {
 		Short: "Revert disable for the same job, or for all",
 		Long: `Enable reverts rota disable: with JOB what is disabled for that job, without JOB what is disabled for
 all jobs.`,
-	}, (*coordinator.Operator).Enable)
+	}, (*operator.Operator).Enable)
 }
 
-func (c *commands) setDisabled(verb, done string, cmd *cobra.Command, set func(*coordinator.Operator, context.Context, coordinator.Scope) error) *cobra.Command {
+func (c *commands) setDisabled(verb, done string, cmd *cobra.Command, set func(*operator.Operator, context.Context, operator.Scope) error) *cobra.Command {
 	var o scopeOptions
 	cmd.Use = verb + " [JOB]"
 	cmd.Args = cobra.MaximumNArgs(1)
@@ -196,7 +196,7 @@ func (c *commands) setDisabled(verb, done string, cmd *cobra.Command, set func(*
 		if err != nil {
 			return &exit.Error{Code: exit.Usage, Err: err}
 		}
-		return c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
+		return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
 			if err := set(op, ctx, sc); err != nil {
 				return err
 			}
@@ -212,7 +212,7 @@ func (c *commands) setDisabled(verb, done string, cmd *cobra.Command, set func(*
 
 // describeAbsent returns a note if the scope names something that does not exist, as after a typing error. The act is stored, so
 // a failed read is no error.
-func describeAbsent(ctx context.Context, op *coordinator.Operator, sc *coordinator.Scope) string {
+func describeAbsent(ctx context.Context, op *operator.Operator, sc *operator.Scope) string {
 	var notes []string
 	if len(sc.Shards) > 0 {
 		if st, err := op.Status(ctx, sc.Job); err == nil && slices.Max(sc.Shards) >= st.Shards {
@@ -231,7 +231,7 @@ func describeAbsent(ctx context.Context, op *coordinator.Operator, sc *coordinat
 }
 
 // describeMissingHosts returns a note for each host on which no instance is alive.
-func describeMissingHosts(ctx context.Context, op *coordinator.Operator, hosts []string) (notes []string) {
+func describeMissingHosts(ctx context.Context, op *operator.Operator, hosts []string) (notes []string) {
 	all, err := op.Instances(ctx)
 	if err != nil {
 		return nil
@@ -279,7 +279,7 @@ failed, or if the time is over.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			done := view.Done{Verb: "trigger", Jobs: args}
-			err := c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) (err error) {
+			err := c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) (err error) {
 				done.Trigger, err = op.Trigger(ctx, args[0], o.param, o.shards)
 				if err == nil {
 					done.Note = describePause(ctx, op, args[0])
@@ -309,7 +309,7 @@ failed, or if the time is over.`,
 
 // describePause returns why a trigger waits, "" if the job is not paused. The trigger is stored, so a failed read
 // is no error.
-func describePause(ctx context.Context, op *coordinator.Operator, job string) string {
+func describePause(ctx context.Context, op *operator.Operator, job string) string {
 	for _, of := range []struct{ job, what string }{{job, "the job"}, {"", "the group"}} {
 		if in, err := op.Intent(ctx, of.job); err == nil && in.Paused {
 			return view.DescribeHold(of.what, &in) + "; the run waits for the resume"
@@ -325,8 +325,8 @@ func (c *commands) awaitTrigger(cmd *cobra.Command, job string, number uint64, t
 		return err
 	}
 	ended := view.TriggerEnded(number)
-	var last coordinator.Status
-	err = look.Await(cmd.Context(), op, job, timeout, func(st *coordinator.Status, now time.Time) (bool, string) {
+	var last operator.Status
+	err = look.Await(cmd.Context(), op, job, timeout, func(st *operator.Status, now time.Time) (bool, string) {
 		last = *st
 		return ended(st, now)
 	})

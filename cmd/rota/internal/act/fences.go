@@ -9,7 +9,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 )
 
 func (c *commands) raiseFences() *cobra.Command {
@@ -34,7 +34,7 @@ rota restore does so from a dump.`,
 			if err := c.s.Confirm(cmd, fmt.Sprintf("raise the fences of the namespace above %d for good", above)); err != nil {
 				return err
 			}
-			return c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
+			return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
 				if err := op.RaiseFences(ctx, above); err != nil {
 					return err
 				}
@@ -58,7 +58,7 @@ jobs with what was paused, disabled and overridden before: instances have restor
 remembered, with the reason "restored from memory" in rota acts.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
+			return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
 				loss, err := op.StoreLoss(ctx)
 				if err != nil {
 					return err

@@ -20,9 +20,9 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/schedule"
 )
 
@@ -55,7 +55,7 @@ fires before and after.`,
 			if err != nil {
 				return &exit.Error{Code: exit.Usage, Err: err}
 			}
-			f := func(ctx context.Context, op *coordinator.Operator) error {
+			f := func(ctx context.Context, op *operator.Operator) error {
 				return c.applyOverride(ctx, cmd, op, args[0], &o, change)
 			}
 			if o.dryRun {
@@ -73,7 +73,7 @@ fires before and after.`,
 }
 
 // applyOverride changes the override in place, or shows what the change would do.
-func (c *commands) applyOverride(ctx context.Context, cmd *cobra.Command, op *coordinator.Operator, job string, o *overrideOptions, change func(map[string]any)) error {
+func (c *commands) applyOverride(ctx context.Context, cmd *cobra.Command, op *operator.Operator, job string, o *overrideOptions, change func(map[string]any)) error {
 	in, err := op.Intent(ctx, job)
 	if err != nil {
 		return err
@@ -275,7 +275,7 @@ func setField(fields map[string]any, arg string) error {
 }
 
 // parseOverride returns the override with these fields.
-func parseOverride(fields map[string]any) (ov coordinator.Override, err error) {
+func parseOverride(fields map[string]any) (ov operator.Override, err error) {
 	known := map[string]any{"schedule": &ov.Schedule, "shards": &ov.Shards, "param": &ov.Param, "shard_params": &ov.ShardParams}
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
 		to, ok := known[key]

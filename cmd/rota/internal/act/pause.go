@@ -10,7 +10,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 )
 
 // pauseOptions are the flags of pause.
@@ -72,17 +72,17 @@ of single jobs, which stay in force after rota resume --all.`,
 			if o.all {
 				return c.pauseGroup(cmd, until)
 			}
-			set, done := (*coordinator.Operator).Pause, "paused %s"
+			set, done := (*operator.Operator).Pause, "paused %s"
 			switch {
 			case o.scheduleOnly:
-				set, done = (*coordinator.Operator).StopSchedule, "stopped the schedule of %s"
+				set, done = (*operator.Operator).StopSchedule, "stopped the schedule of %s"
 			case !until.IsZero():
-				set = func(op *coordinator.Operator, ctx context.Context, job string) error {
+				set = func(op *operator.Operator, ctx context.Context, job string) error {
 					return op.PauseUntil(ctx, job, until)
 				}
 				done = "paused %s until " + until.UTC().Format(time.RFC3339)
 			}
-			return c.eachJob(cmd, "pause", done, args, func(ctx context.Context, op *coordinator.Operator, job string) error {
+			return c.eachJob(cmd, "pause", done, args, func(ctx context.Context, op *operator.Operator, job string) error {
 				return set(op, ctx, job)
 			})
 		},
@@ -101,7 +101,7 @@ func (c *commands) pauseGroup(cmd *cobra.Command, until time.Time) error {
 	if err := c.s.Confirm(cmd, "pause all jobs of the group"); err != nil {
 		return err
 	}
-	return c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
+	return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
 		note, err := c.s.DescribeAbsence(ctx)
 		if err != nil {
 			return err
@@ -133,14 +133,14 @@ stay paused.`,
 				return err
 			}
 			if all {
-				return c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
+				return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
 					if err := op.ResumeGroup(ctx); err != nil {
 						return err
 					}
 					return c.print(cmd, view.Done{Verb: "resume", Text: "resumed the group"})
 				})
 			}
-			return c.eachJob(cmd, "resume", "resumed %s", args, func(ctx context.Context, op *coordinator.Operator, job string) error {
+			return c.eachJob(cmd, "resume", "resumed %s", args, func(ctx context.Context, op *operator.Operator, job string) error {
 				return op.Resume(ctx, job)
 			})
 		},

@@ -13,7 +13,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/look"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 )
 
 func (c *commands) retire() *cobra.Command {
@@ -33,11 +33,11 @@ With --wait, it returns when the jobs are deleted: with exit code 4 if the time 
 			if err := c.s.Confirm(cmd, act); err != nil {
 				return err
 			}
-			var stored *coordinator.Operator
-			err := c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
+			var stored *operator.Operator
+			err := c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
 				stored = op
 				err := op.Retire(ctx, args...)
-				if err != nil && (len(args) == 1 || !errors.Is(err, coordinator.ErrUnknownJob)) {
+				if err != nil && (len(args) == 1 || !errors.Is(err, operator.ErrUnknownJob)) {
 					return err
 				}
 				for _, job := range args {
@@ -61,32 +61,32 @@ With --wait, it returns when the jobs are deleted: with exit code 4 if the time 
 
 // printRetiring prints what the deletion of a retired job waits for. The act is stored, so a failed read is no error. A job of
 // which nothing is on record is deleted already if all jobs were known; otherwise Retire may have reported it.
-func (c *commands) printRetiring(ctx context.Context, cmd *cobra.Command, op *coordinator.Operator, job string, allKnown bool) error {
+func (c *commands) printRetiring(ctx context.Context, cmd *cobra.Command, op *operator.Operator, job string, allKnown bool) error {
 	st, err := op.Status(ctx, job)
 	done := view.Done{Verb: "retire", Jobs: []string{job}, Text: "retires " + job}
 	switch {
 	case err == nil:
 		done.Text += ": " + view.DescribeRetiring(&st)
-	case errors.Is(err, coordinator.ErrUnknownJob) && !allKnown:
+	case errors.Is(err, operator.ErrUnknownJob) && !allKnown:
 		return nil
-	case errors.Is(err, coordinator.ErrUnknownJob):
+	case errors.Is(err, operator.ErrUnknownJob):
 		done.Text += ": " + view.DeletedByLeader
 	}
 	return c.print(cmd, done)
 }
 
 // awaitDeletion waits until jobs are deleted, and prints each.
-func (c *commands) awaitDeletion(cmd *cobra.Command, op *coordinator.Operator, jobs []string, timeout time.Duration) error {
+func (c *commands) awaitDeletion(cmd *cobra.Command, op *operator.Operator, jobs []string, timeout time.Duration) error {
 	end := time.Now().Add(timeout)
 	for _, job := range jobs {
-		err := look.Await(cmd.Context(), op, job, time.Until(end), func(st *coordinator.Status, _ time.Time) (bool, string) {
+		err := look.Await(cmd.Context(), op, job, time.Until(end), func(st *operator.Status, _ time.Time) (bool, string) {
 			return st.Intent.RetiredBy.At.IsZero(), view.DescribeRetiring(st)
 		})
 		text := "deleted " + job
 		switch {
 		case err == nil:
 			text = job + " is not retiring any more"
-		case !errors.Is(err, coordinator.ErrUnknownJob):
+		case !errors.Is(err, operator.ErrUnknownJob):
 			return err
 		}
 		if err := c.print(cmd, view.Done{Verb: "retire", Jobs: []string{job}, Text: text}); err != nil {
@@ -102,7 +102,7 @@ func (c *commands) unretire() *cobra.Command {
 		Short: "Revert retire, unless the jobs are deleted already",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.eachJob(cmd, "unretire", "unretired %s", args, func(ctx context.Context, op *coordinator.Operator, job string) error {
+			return c.eachJob(cmd, "unretire", "unretired %s", args, func(ctx context.Context, op *operator.Operator, job string) error {
 				if _, err := op.Intent(ctx, job); err != nil { // it is deleted, or misspelt
 					return fmt.Errorf("unretire %q: %w", job, err)
 				}

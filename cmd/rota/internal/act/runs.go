@@ -16,7 +16,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/past"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -48,10 +48,10 @@ progress or pending.`,
 			if err := c.s.Confirm(cmd, act); err != nil {
 				return err
 			}
-			return c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
+			return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
 				runs, err := op.Cancel(ctx, args[0], shards...)
 				if err != nil {
-					return notMet(err, coordinator.ErrNotRunning)
+					return notMet(err, operator.ErrNotRunning)
 				}
 				done := view.Done{Verb: "cancel", Jobs: args, Runs: view.RunsOf(runs)}
 				done.Text = fmt.Sprintf("cancelled %s: %s", args[0], view.DescribeRuns(done.Runs))
@@ -68,7 +68,7 @@ progress or pending.`,
 func (c *commands) retry() *cobra.Command {
 	var text string
 	var shards settings.Shards
-	var o coordinator.RetryOptions
+	var o operator.RetryOptions
 	past := past.NewSource(c.s)
 	cmd := &cobra.Command{
 		Use:   "retry JOB --fire T",
@@ -93,9 +93,9 @@ it. With --again, the shards run nevertheless, as new work with another key.`,
 				return err
 			}
 			o.Shards = shards
-			return c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
+			return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
 				r, err := op.Retry(ctx, args[0], fire, o)
-				if errors.Is(err, coordinator.ErrNoFailure) && past.IsNamed() {
+				if errors.Is(err, operator.ErrNoFailure) && past.IsNamed() {
 					var found error
 					if o.Shards, o.Total, found = past.FailedShards(ctx, cmd, args[0], fire); found != nil {
 						return found
@@ -104,11 +104,11 @@ it. With --again, the shards run nevertheless, as new work with another key.`,
 						r, err = op.Retry(ctx, args[0], fire, o)
 					}
 				}
-				if errors.Is(err, coordinator.ErrRetryRefused) {
+				if errors.Is(err, operator.ErrRetryRefused) {
 					err = fmt.Errorf("%w (--again runs it as new work, with another key; --param names the parameter of a trigger)", err)
 				}
 				if err != nil {
-					return notMet(err, coordinator.ErrNoFailure, coordinator.ErrRetryRefused)
+					return notMet(err, operator.ErrNoFailure, operator.ErrRetryRefused)
 				}
 				return c.print(cmd, describeRetry(args, r, o.Again))
 			})
@@ -126,8 +126,8 @@ it. With --again, the shards run nevertheless, as new work with another key.`,
 }
 
 // describeRetry returns the result of a retry.
-func describeRetry(args []string, r coordinator.RetriedRuns, again bool) view.Done {
-	done := view.Done{Verb: "retry", Jobs: args, Trigger: r.Trigger, Runs: view.RunsOf([]coordinator.Runs{r.Runs})}
+func describeRetry(args []string, r operator.RetriedRuns, again bool) view.Done {
+	done := view.Done{Verb: "retry", Jobs: args, Trigger: r.Trigger, Runs: view.RunsOf([]operator.Runs{r.Runs})}
 	done.Text = fmt.Sprintf("retries %s of fire %s of %s: trigger #%d", view.ShardsText(r.Shards), r.Fire.UTC().Format(time.RFC3339Nano), args[0], r.Trigger)
 	if again {
 		done.Text += ", as new work"
@@ -183,19 +183,19 @@ Repeating it runs the fires once more. --stop drops the fires that have not begu
 				return err
 			}
 			if o.dryRun {
-				return c.read(cmd, func(ctx context.Context, op *coordinator.Operator) error {
+				return c.read(cmd, func(ctx context.Context, op *operator.Operator) error {
 					fires, err := op.ListFires(ctx, args[0], from, to)
 					if err != nil {
 						return err
 					}
 					text := fmt.Sprintf("would run %s of %s", view.CountOf(len(fires), "fire"), args[0])
-					if most := coordinator.MaxBackfill; len(fires) > most {
+					if most := operator.MaxBackfill; len(fires) > most {
 						text += fmt.Sprintf("; at most %d may wait: begin with --to %s", most, fires[most].Format(time.RFC3339Nano))
 					}
 					return c.print(cmd, view.Done{Verb: "backfill", Jobs: args, DryRun: true, Fires: fires, Text: text})
 				})
 			}
-			return c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
+			return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
 				fires, err := op.Backfill(ctx, args[0], from, to, o.parallel)
 				if err != nil {
 					return err
@@ -219,7 +219,7 @@ func (c *commands) stopBackfills(cmd *cobra.Command, job string) error {
 	if err := c.s.Confirm(cmd, "drop the fires of backfills of "+job+" that have not begun"); err != nil {
 		return err
 	}
-	return c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
+	return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
 		n, err := op.StopBackfills(ctx, job)
 		if err != nil {
 			return err
@@ -229,7 +229,7 @@ func (c *commands) stopBackfills(cmd *cobra.Command, job string) error {
 }
 
 // read connects and calls f, which changes nothing, so that protected contexts permit it.
-func (c *commands) read(cmd *cobra.Command, f func(ctx context.Context, op *coordinator.Operator) error) error {
+func (c *commands) read(cmd *cobra.Command, f func(ctx context.Context, op *operator.Operator) error) error {
 	op, err := c.s.Operator(cmd.Context())
 	if err != nil {
 		return err
@@ -250,7 +250,7 @@ With --wait, it returns when the instance owns none: with exit code 4 if the tim
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !wait {
-				return c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
+				return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
 					if err := op.BeginDrain(ctx, args[0]); err != nil {
 						return err
 					}
@@ -259,7 +259,7 @@ With --wait, it returns when the instance owns none: with exit code 4 if the tim
 				})
 			}
 			c.s.Timeout = timeout
-			return c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
+			return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
 				err := op.Drain(ctx, args[0])
 				if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, registry.ErrUnavailable) {
 					return look.NotMet(cmd.Context(), op, "after %v: %v", timeout, err)
@@ -284,7 +284,7 @@ func (c *commands) undrain() *cobra.Command {
 		Short: "Revert drain: the instance may own shards again",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.operate(cmd.Context(), func(ctx context.Context, op *coordinator.Operator) error {
+			return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
 				if err := op.Undrain(ctx, args[0]); err != nil {
 					return err
 				}
@@ -298,7 +298,7 @@ func (c *commands) undrain() *cobra.Command {
 
 // describeMissing returns a note if an instance is not alive: what that means, and which instances are alive.
 // The act is stored, so a failed read is no error.
-func describeMissing(ctx context.Context, op *coordinator.Operator, name, meaning string) string {
+func describeMissing(ctx context.Context, op *operator.Operator, name, meaning string) string {
 	all, err := op.Instances(ctx)
 	if err != nil {
 		return ""
@@ -328,8 +328,8 @@ instance offers the job or owns shards of it.`,
 			if err := c.s.Confirm(cmd, act); err != nil {
 				return err
 			}
-			return c.eachJob(cmd, "forget", "forgot %s", args, func(ctx context.Context, op *coordinator.Operator, job string) error {
-				return notMet(op.Forget(ctx, job), coordinator.ErrOffered)
+			return c.eachJob(cmd, "forget", "forgot %s", args, func(ctx context.Context, op *operator.Operator, job string) error {
+				return notMet(op.Forget(ctx, job), operator.ErrOffered)
 			})
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 0),

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/faults"
 	"github.com/rota-dev/rota/schedule"
@@ -197,9 +197,9 @@ func TestExitCodes(t *testing.T) {
 // The names of fields that override accepts are those of package coordinator.
 func TestOverride_HasTheFieldsOfTheCoordinator(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
-		op, err := coordinator.NewOperator(f.server.Client("op"), "billing", "default")
+		op, err := operator.New(f.server.Client("op"), "billing", "default")
 		require.NoError(t, err)
-		err = op.Override(t.Context(), "settle", coordinator.Override{Policies: map[string]any{"x": 1}})
+		err = op.Override(t.Context(), "settle", operator.Override{Policies: map[string]any{"x": 1}})
 		require.ErrorContains(t, err, `there is no policy "x"; there are `)
 		_, list, _ := strings.Cut(err.Error(), "there are ")
 		want := append(strings.Split(list, ", "), "schedule", "shards", "param", "shard_params")

@@ -21,9 +21,9 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/schedule"
 )
@@ -312,7 +312,7 @@ func playFailing(t *testing.T, n *night) {
 func playStops(t *testing.T, n *night) {
 	n.startThree()
 	count := func(stop, start string, ran, skipped uint64) {
-		counts := func() coordinator.Counts {
+		counts := func() operator.Counts {
 			st, err := n.processes["web-2"].ex.Operator().Status(t.Context(), "tenants")
 			require.NoError(t, err)
 			return st.Counts

@@ -16,11 +16,11 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/registryurl"
 	"github.com/rota-dev/rota/internal/test/testserver"
 	"github.com/rota-dev/rota/internal/test/testserver/servertest"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/schedule"
 )
 
@@ -85,7 +85,7 @@ func TestCommands_OnServers(t *testing.T) {
 			var out, errs bytes.Buffer
 			assert.Equal(t, exit.NoJob, command(t.Context(), "job nosuch", &out, &errs), errs.String())
 
-			op, err := coordinator.NewOperator(reg, "billing", "")
+			op, err := operator.New(reg, "billing", "")
 			require.NoError(t, err)
 			expect("retire settle --by kim --yes", "retires settle: deleted once no instance offers it; now web-1")
 			expect("check", "ROTA OK - 1 job of billing/default")
@@ -98,7 +98,7 @@ func TestCommands_OnServers(t *testing.T) {
 			require.NoError(t, e.Withdraw(t.Context(), "settle"))
 			require.Eventually(t, func() bool {
 				_, err := op.Status(t.Context(), "settle")
-				return errors.Is(err, coordinator.ErrUnknownJob)
+				return errors.Is(err, operator.ErrUnknownJob)
 			}, 30*time.Second, 50*time.Millisecond)
 			assert.Equal(t, exit.NoJob, command(t.Context(), "retire settle --yes", &out, &errs))
 			expect("doctor", "")

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 )
 
 // maxTime bounds a completion: a shell waits for it.
@@ -21,18 +21,18 @@ type Func = func(cmd *cobra.Command, args []string, prefix string) ([]string, co
 
 // Jobs completes up to most arguments by the names of jobs; zero means any number.
 func Jobs(s *settings.Settings, most int) Func {
-	return names(s, most, (*coordinator.Operator).JobNames)
+	return names(s, most, (*operator.Operator).JobNames)
 }
 
 // Instances completes a flag by the names of instances.
-func Instances(s *settings.Settings) Func { return names(s, 0, (*coordinator.Operator).InstanceNames) }
+func Instances(s *settings.Settings) Func { return names(s, 0, (*operator.Operator).InstanceNames) }
 
 // OneInstance completes one argument by the names of instances.
 func OneInstance(s *settings.Settings) Func {
-	return names(s, 1, (*coordinator.Operator).InstanceNames)
+	return names(s, 1, (*operator.Operator).InstanceNames)
 }
 
-func names(s *settings.Settings, most int, list func(*coordinator.Operator, context.Context) ([]string, error)) Func {
+func names(s *settings.Settings, most int, list func(*operator.Operator, context.Context) ([]string, error)) Func {
 	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		if most > 0 && len(args) >= most {
 			return nil, cobra.ShellCompDirectiveNoFileComp

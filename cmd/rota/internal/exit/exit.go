@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -78,11 +78,11 @@ func CodeOf(err error) int {
 		return OK
 	case errors.As(err, &e):
 		return e.Code
-	case errors.Is(err, coordinator.ErrInvalidArgument):
+	case errors.Is(err, operator.ErrInvalidArgument):
 		return Usage
-	case errors.Is(err, coordinator.ErrUnknownJob):
+	case errors.Is(err, operator.ErrUnknownJob):
 		return NoJob
-	case errors.Is(err, coordinator.ErrRetiring):
+	case errors.Is(err, operator.ErrRetiring):
 		return NotMet
 	case errors.Is(err, registry.ErrUnknownOutcome):
 		return Unknown

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -19,11 +19,11 @@ func TestCodeOf(t *testing.T) {
 	}{
 		{nil, OK},
 		{errors.New("a"), Failed},
-		{fmt.Errorf("pause: %w", coordinator.ErrRetiring), NotMet},
+		{fmt.Errorf("pause: %w", operator.ErrRetiring), NotMet},
 		{Usagef("a"), Usage},
-		{fmt.Errorf("pause: %w", coordinator.ErrUnknownJob), NoJob},
+		{fmt.Errorf("pause: %w", operator.ErrUnknownJob), NoJob},
 		{NotMetf("a"), NotMet},
-		{fmt.Errorf("trigger: %w", coordinator.ErrInvalidArgument), Usage},
+		{fmt.Errorf("trigger: %w", operator.ErrInvalidArgument), Usage},
 		{fmt.Errorf("pause: %w", registry.ErrUnknownOutcome), Unknown},
 		{errors.Join(errors.New("a"), Usagef("b")), Usage},
 		{&Error{Code: 7}, 7},

@@ -15,8 +15,8 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/screen"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/schedule"
 )
 
@@ -33,7 +33,7 @@ type commands struct{ s *settings.Settings }
 // output names the global flags of commands with a screen.
 var output = append([]string{"output", "time", "watch"}, settings.Connection...)
 
-type group = func() (coordinator.GroupStatus, error)
+type group = func() (operator.GroupStatus, error)
 
 // show prints a screen of a command.
 func (c *commands) show(cmd *cobra.Command, read screen.Read) error {
@@ -55,7 +55,7 @@ that was claimed or skipped. OK/FAIL/SKIP are runs since the job was created.`,
 			if err := f.Check(); err != nil {
 				return &exit.Error{Code: exit.Usage, Err: err}
 			}
-			return c.showGroup(cmd, func(st coordinator.GroupStatus, note string) screen.View {
+			return c.showGroup(cmd, func(st operator.GroupStatus, note string) screen.View {
 				v := view.JobsOf(st, f)
 				v.Note = note
 				return v
@@ -69,9 +69,9 @@ that was claimed or skipped. OK/FAIL/SKIP are runs since the job was created.`,
 }
 
 // showGroup prints a screen of the group. Note is for a group without a fleet: what is missing. Then, the exit code is Usage.
-func (c *commands) showGroup(cmd *cobra.Command, of func(st coordinator.GroupStatus, note string) screen.View) error {
+func (c *commands) showGroup(cmd *cobra.Command, of func(st operator.GroupStatus, note string) screen.View) error {
 	note := ""
-	err := c.show(cmd, func(ctx context.Context, _ *coordinator.Operator, group group) (screen.View, error) {
+	err := c.show(cmd, func(ctx context.Context, _ *operator.Operator, group group) (screen.View, error) {
 		st, err := group()
 		if note = ""; err == nil && view.IsEmpty(&st) {
 			note, err = c.s.DescribeAbsence(ctx)
@@ -86,7 +86,7 @@ func (c *commands) showGroup(cmd *cobra.Command, of func(st coordinator.GroupSta
 
 // showUnlessAbsent is show, and fails if the group has no fleet.
 func (c *commands) showUnlessAbsent(cmd *cobra.Command, read screen.Read) error {
-	return c.show(cmd, func(ctx context.Context, op *coordinator.Operator, group group) (screen.View, error) {
+	return c.show(cmd, func(ctx context.Context, op *operator.Operator, group group) (screen.View, error) {
 		if note, err := c.s.DescribeAbsence(ctx); err != nil || note != "" {
 			return nil, cmp.Or(err, exit.Usagef("%s", note))
 		}
@@ -100,12 +100,12 @@ func (c *commands) job() *cobra.Command {
 		Short: "Show a job: fires, owners, pending runs, failures, decisions",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.show(cmd, func(ctx context.Context, op *coordinator.Operator, _ group) (screen.View, error) {
+			return c.show(cmd, func(ctx context.Context, op *operator.Operator, _ group) (screen.View, error) {
 				st, err := op.Status(ctx, args[0])
 				if err != nil {
 					return nil, err
 				}
-				var group coordinator.Intent
+				var group operator.Intent
 				if st.GroupPaused {
 					if group, err = op.Intent(ctx, ""); err != nil {
 						return nil, err
@@ -119,7 +119,7 @@ func (c *commands) job() *cobra.Command {
 }
 
 // nextFires returns the next fires of a job: none while it is paused or its schedule is stopped.
-func nextFires(st *coordinator.Status, n int) []time.Time {
+func nextFires(st *operator.Status, n int) []time.Time {
 	if st.NextFire.IsZero() {
 		return nil
 	}
@@ -149,7 +149,7 @@ func (c *commands) shards() *cobra.Command {
 				}
 				chosen = chosen.Union(shardset.Of(shards...))
 			}
-			return c.show(cmd, func(ctx context.Context, op *coordinator.Operator, _ group) (screen.View, error) {
+			return c.show(cmd, func(ctx context.Context, op *operator.Operator, _ group) (screen.View, error) {
 				st, err := op.Status(ctx, args[0])
 				if err != nil {
 					return nil, err
@@ -179,7 +179,7 @@ func (c *commands) instances() *cobra.Command {
 		Short: "List the instances: state, shards, runs, clock, labels",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.showGroup(cmd, func(st coordinator.GroupStatus, note string) screen.View {
+			return c.showGroup(cmd, func(st operator.GroupStatus, note string) screen.View {
 				v := view.InstancesOf(st)
 				v.Note = note
 				return v
@@ -197,7 +197,7 @@ func (c *commands) decisions() *cobra.Command {
 owner or with a problem. Records keep the last eight of each job.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.showUnlessAbsent(cmd, func(ctx context.Context, op *coordinator.Operator, group group) (screen.View, error) {
+			return c.showUnlessAbsent(cmd, func(ctx context.Context, op *operator.Operator, group group) (screen.View, error) {
 				return readDecisions(ctx, op, args, group)
 			})
 		},
@@ -205,7 +205,7 @@ owner or with a problem. Records keep the last eight of each job.`,
 	}, output...)
 }
 
-func readDecisions(ctx context.Context, op *coordinator.Operator, jobs []string, group group) (screen.View, error) {
+func readDecisions(ctx context.Context, op *operator.Operator, jobs []string, group group) (screen.View, error) {
 	if len(jobs) == 0 {
 		st, err := group()
 		if err != nil {
@@ -215,7 +215,7 @@ func readDecisions(ctx context.Context, op *coordinator.Operator, jobs []string,
 			jobs = append(jobs, view.JobsOf(st, view.JobsFilter{State: state}).Names()...)
 		}
 	}
-	var all []coordinator.Status
+	var all []operator.Status
 	seen := map[string]bool{}
 	for _, job := range jobs {
 		if seen[job] {
@@ -239,12 +239,12 @@ func (c *commands) acts() *cobra.Command {
 Without JOB, it lists the latter. Records keep the last 32 of each.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.showUnlessAbsent(cmd, func(ctx context.Context, op *coordinator.Operator, _ group) (screen.View, error) {
+			return c.showUnlessAbsent(cmd, func(ctx context.Context, op *operator.Operator, _ group) (screen.View, error) {
 				ofGroup, err := op.Acts(ctx, "")
 				if err != nil {
 					return nil, err
 				}
-				var ofJob []coordinator.Act
+				var ofJob []operator.Act
 				job := strings.Join(args, "")
 				if job != "" {
 					if ofJob, err = op.Acts(ctx, job); err != nil {
@@ -267,7 +267,7 @@ func (c *commands) top() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o := screen.Output{Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(), Every: every}
 			var tally view.Tally
-			return screen.Follow(cmd.Context(), c.s, o, func(group *coordinator.GroupView) (screen.View, error) {
+			return screen.Follow(cmd.Context(), c.s, o, func(group *operator.GroupView) (screen.View, error) {
 				st, removed := group.Changes()
 				rest := screen.Height(o.Out, 40) - len(st.Instances) - 10 // the lines that are not jobs
 				return tally.Overview(st, removed, max(3, rest)), nil

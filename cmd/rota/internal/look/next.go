@@ -13,7 +13,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/screen"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/schedule"
 )
 
@@ -46,7 +46,7 @@ that schedule, and needs no registry.`,
 			if o.names() > 0 || o.in != "" {
 				return exit.Usagef("a job and a schedule are named: next shows one of them")
 			}
-			return c.show(cmd, func(ctx context.Context, op *coordinator.Operator, _ group) (screen.View, error) {
+			return c.show(cmd, func(ctx context.Context, op *operator.Operator, _ group) (screen.View, error) {
 				st, err := op.Status(ctx, args[0])
 				if err != nil {
 					return nil, err
@@ -125,7 +125,7 @@ func nextOf(s schedule.Schedule, job string, n int) (view.Next, error) {
 }
 
 // nextOfJob returns the next fires of a job, with a note if they do not all happen.
-func nextOfJob(st *coordinator.Status, n int) (view.Next, error) {
+func nextOfJob(st *operator.Status, n int) (view.Next, error) {
 	schedule, err := schedule.Parse(st.Schedule)
 	if err != nil {
 		return view.Next{}, err

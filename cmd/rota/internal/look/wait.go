@@ -13,7 +13,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -62,7 +62,7 @@ func (c *commands) wait() *cobra.Command {
 const pollEvery = 500 * time.Millisecond
 
 // Await reads a job until a condition holds. When the time is over, it fails with NotMet and the reason.
-func Await(ctx context.Context, op *coordinator.Operator, job string, timeout time.Duration, holds view.Condition) error {
+func Await(ctx context.Context, op *operator.Operator, job string, timeout time.Duration, holds view.Condition) error {
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	why := "the job could not be read"
@@ -96,7 +96,7 @@ const confirmTimeout = 5 * time.Second
 
 // NotMet returns the error of a wait whose time is over: exit.NotMet, or another one if the store does not answer now,
 // since nobody knows then whether the condition holds.
-func NotMet(ctx context.Context, op *coordinator.Operator, format string, args ...any) error {
+func NotMet(ctx context.Context, op *operator.Operator, format string, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
 	if _, err := op.Intent(ctx, ""); err != nil {

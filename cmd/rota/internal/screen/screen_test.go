@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 )
 
 func TestText_ShortensFlexibleColumns(t *testing.T) {
@@ -56,9 +56,9 @@ func TestText_KeepsAWordThatDoesNotFit(t *testing.T) {
 
 // BenchmarkText is the table of 10,000 jobs.
 func BenchmarkText(b *testing.B) {
-	st := coordinator.GroupStatus{At: time.Now()}
+	st := operator.GroupStatus{At: time.Now()}
 	for n := range 10_000 {
-		st.Jobs = append(st.Jobs, coordinator.JobSummary{Job: fmt.Sprintf("job-%05d", n), Schedule: "cron 0 3 * * * in Asia/Shanghai", Shards: 4})
+		st.Jobs = append(st.Jobs, operator.JobSummary{Job: fmt.Sprintf("job-%05d", n), Schedule: "cron 0 3 * * * in Asia/Shanghai", Shards: 4})
 	}
 	for b.Loop() {
 		Text(view.JobsOf(st, view.JobsFilter{}).Screen(view.Times{Now: st.At, Mode: "relative"}), false)

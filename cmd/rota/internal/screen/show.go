@@ -13,13 +13,13 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 )
 
 // Read reads what a screen shows. Group returns the state of the group: by listings or, on a screen
 // that is shown again, by watches.
-type Read func(ctx context.Context, op *coordinator.Operator, group func() (coordinator.GroupStatus, error)) (View, error)
+type Read func(ctx context.Context, op *operator.Operator, group func() (operator.GroupStatus, error)) (View, error)
 
 // Output is where a screen is printed.
 type Output struct {
@@ -35,8 +35,8 @@ func Show(ctx context.Context, s *settings.Settings, o Output, read Read) error 
 		return err
 	}
 	if s.Watch {
-		return Follow(ctx, s, o, func(group *coordinator.GroupView) (View, error) {
-			return read(ctx, op, func() (coordinator.GroupStatus, error) { return group.Status(), nil })
+		return Follow(ctx, s, o, func(group *operator.GroupView) (View, error) {
+			return read(ctx, op, func() (operator.GroupStatus, error) { return group.Status(), nil })
 		})
 	}
 	printTarget(s, o)
@@ -45,7 +45,7 @@ func Show(ctx context.Context, s *settings.Settings, o Output, read Read) error 
 	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	ctx, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
-	v, err := read(ctx, op, func() (coordinator.GroupStatus, error) { return op.Group(ctx) })
+	v, err := read(ctx, op, func() (operator.GroupStatus, error) { return op.Group(ctx) })
 	if err != nil {
 		return s.ExplainFailure(err)
 	}
@@ -77,7 +77,7 @@ func TimesOf(s *settings.Settings) view.Times {
 
 // Follow prints a screen of a view that watches keep current: after each change, and as often as Every for
 // times that are relative.
-func Follow(ctx context.Context, s *settings.Settings, o Output, read func(group *coordinator.GroupView) (View, error)) error {
+func Follow(ctx context.Context, s *settings.Settings, o Output, read func(group *operator.GroupView) (View, error)) error {
 	op, err := s.Operator(ctx)
 	if err != nil {
 		return err

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -32,7 +32,7 @@ func (s *Settings) DescribeAbsence(ctx context.Context) (string, error) {
 	if _, err = reg.Get(ctx, keys.Meta(), registry.ReadOptions{Fresh: true}); errors.Is(err, registry.ErrNotFound) {
 		return fmt.Sprintf("%s, nor the record %s. Check -n, -g and the address of the registry.", text, keys.Meta()), nil
 	}
-	groups, err := coordinator.Groups(ctx, reg, s.Namespace)
+	groups, err := operator.Groups(ctx, reg, s.Namespace)
 	if err != nil || len(groups) == 0 {
 		return text + ". Check -g.", err
 	}

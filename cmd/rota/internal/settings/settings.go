@@ -19,9 +19,9 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/historyurl"
 	"github.com/rota-dev/rota/cmd/rota/internal/spelling"
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/registryurl"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -364,7 +364,7 @@ func (s *Settings) ExplainFailure(err error) error {
 // AdviseJob adds to an error for an unknown job the job that one of the arguments probably means, or how to find the
 // jobs.
 func (s *Settings) AdviseJob(ctx context.Context, err error, args []string) error {
-	if !errors.Is(err, coordinator.ErrUnknownJob) {
+	if !errors.Is(err, operator.ErrUnknownJob) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, adviceTimeout)
@@ -389,12 +389,12 @@ const adviceTimeout = 2 * time.Second
 
 // Operator returns an Operator for the group, connected to the registry, which knows the schedules
 // of package executor.
-func (s *Settings) Operator(ctx context.Context) (*coordinator.Operator, error) {
+func (s *Settings) Operator(ctx context.Context) (*operator.Operator, error) {
 	reg, err := s.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	op, err := coordinator.NewOperator(reg, s.Namespace, s.Group)
+	op, err := operator.New(reg, s.Namespace, s.Group)
 	if err != nil {
 		return nil, &exit.Error{Code: exit.Usage, Err: err}
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 )
 
 // Done is the result of a verb.
@@ -41,7 +41,7 @@ func (v Done) Names() []string { return v.Jobs }
 // Items returns the result.
 func (v Done) Items() []any { return []any{v} }
 
-// Act is coordinator.Act. Job is empty for an act on all jobs of the group.
+// Act is operator.Act. Job is empty for an act on all jobs of the group.
 type Act struct {
 	Job    string    `json:"job,omitempty"`
 	At     time.Time `json:"at"`
@@ -51,7 +51,7 @@ type Act struct {
 }
 
 // actOf returns an act, nil if there is none.
-func actOf(a coordinator.Act) *Act {
+func actOf(a operator.Act) *Act {
 	if a.At.IsZero() {
 		return nil
 	}
@@ -71,7 +71,7 @@ func (a *Act) describe(t Times) string {
 }
 
 // DescribeHold returns who paused what, such as the job, why and until when.
-func DescribeHold(what string, in *coordinator.Intent) string {
+func DescribeHold(what string, in *operator.Intent) string {
 	text := what + " is paused"
 	if in.HeldBy.By != "" {
 		text += " by " + in.HeldBy.By
@@ -93,7 +93,7 @@ type Acts struct {
 }
 
 // ActsOf returns the acts on a job and those on all jobs of the group, the latest first.
-func ActsOf(job string, ofJob, ofGroup []coordinator.Act, now time.Time) Acts {
+func ActsOf(job string, ofJob, ofGroup []operator.Act, now time.Time) Acts {
 	v := Acts{Version: Version, At: now, Acts: []Act{}}
 	for _, a := range ofJob {
 		v.Acts = append(v.Acts, Act{job, a.At, a.By, a.What, a.Reason})
@@ -138,7 +138,7 @@ func DescribeRuns(runs []Runs) string {
 }
 
 // OverrideFields returns the fields of an override by their names in a definition.
-func OverrideFields(ov coordinator.Override) map[string]any {
+func OverrideFields(ov operator.Override) map[string]any {
 	fields := map[string]any{}
 	for name, value := range ov.Policies {
 		fields[name] = value
@@ -159,7 +159,7 @@ func OverrideFields(ov coordinator.Override) map[string]any {
 }
 
 // describeOverride returns the fields of an override, without parameters, which may be secret.
-func describeOverride(ov coordinator.Override) []string {
+func describeOverride(ov operator.Override) []string {
 	out := []string{}
 	fields := OverrideFields(ov)
 	for _, name := range sortedKeys(fields) {
@@ -187,7 +187,7 @@ func sortedKeys(m map[string]any) (keys []string) {
 	return keys
 }
 
-// OverridePreview is coordinator.OverridePreview.
+// OverridePreview is operator.OverridePreview.
 type OverridePreview struct {
 	Version      int         `json:"version"`
 	Job          string      `json:"job"`
@@ -199,7 +199,7 @@ type OverridePreview struct {
 }
 
 // OverridePreviewOf returns what an override would change.
-func OverridePreviewOf(job string, p coordinator.OverridePreview) OverridePreview {
+func OverridePreviewOf(job string, p operator.OverridePreview) OverridePreview {
 	return OverridePreview{Version, job, []string{}, p.ShardsBefore, p.Shards, orEmpty(p.FiresBefore), orEmpty(p.Fires)}
 }
 

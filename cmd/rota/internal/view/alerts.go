@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 )
 
 // Alert is a fault of the group or of an instance, which may affect all jobs.
@@ -17,7 +17,7 @@ type Alert struct {
 const shownAlerts = 5
 
 // alertsOf returns the faults of a group with so many jobs that no state of a job shows.
-func alertsOf(st *coordinator.GroupStatus, jobs int) []Alert {
+func alertsOf(st *operator.GroupStatus, jobs int) []Alert {
 	alerts := []Alert{}
 	if st.Leader.Instance == "" && jobs > 0 {
 		alerts = append(alerts, Alert{Text: "There is no leader, so no shard gets an owner and no act of an operator takes effect: see rota doctor."})
@@ -31,7 +31,7 @@ func alertsOf(st *coordinator.GroupStatus, jobs int) []Alert {
 }
 
 // describeFault returns the fault of an instance and what to do, "" if it has none.
-func describeFault(i *coordinator.InstanceStatus, led bool) string {
+func describeFault(i *operator.InstanceStatus, led bool) string {
 	switch {
 	case i.Skew != 0:
 		return fmt.Sprintf("Its clock is %s the fleet's median, so it owns no shards: correct the clock.", describeSkew(i.Skew))
@@ -48,7 +48,7 @@ func describeFault(i *coordinator.InstanceStatus, led bool) string {
 }
 
 // describeDiffering describes a clock that differs in a fleet too small to judge it.
-func describeDiffering(i *coordinator.InstanceStatus) string {
+func describeDiffering(i *operator.InstanceStatus) string {
 	of := "leader's"
 	if i.Leader {
 		of = "store's"

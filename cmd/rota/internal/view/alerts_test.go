@@ -7,18 +7,18 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 )
 
 func TestAlerts(t *testing.T) {
-	jobs := []coordinator.JobSummary{{Job: "settle", Shards: 3}}
-	leader := coordinator.LeaderStatus{Instance: "a"}
-	assert.Empty(t, alertsOf(&coordinator.GroupStatus{Leader: leader, Jobs: jobs, Instances: []coordinator.InstanceStatus{
+	jobs := []operator.JobSummary{{Job: "settle", Shards: 3}}
+	leader := operator.LeaderStatus{Instance: "a"}
+	assert.Empty(t, alertsOf(&operator.GroupStatus{Leader: leader, Jobs: jobs, Instances: []operator.InstanceStatus{
 		{Instance: "a", Alive: true, Shards: 3}, {Instance: "b", RestartGrace: time.Hour},
 	}}, 1))
-	assert.Empty(t, alertsOf(&coordinator.GroupStatus{}, 0), "a group without jobs needs no leader")
+	assert.Empty(t, alertsOf(&operator.GroupStatus{}, 0), "a group without jobs needs no leader")
 
-	v := JobsOf(coordinator.GroupStatus{Jobs: jobs, Instances: []coordinator.InstanceStatus{
+	v := JobsOf(operator.GroupStatus{Jobs: jobs, Instances: []operator.InstanceStatus{
 		{Instance: "a", Alive: true, Skew: -90 * time.Second},
 		{Instance: "b", RestartGrace: time.Hour, Shards: 1},
 		{Instance: "c", Shards: 2},
@@ -30,11 +30,11 @@ func TestAlerts(t *testing.T) {
 		{"c", "Its session has expired, and without a leader its 2 shards stay: start an instance."},
 	}, v.Alerts)
 
-	assert.Equal(t, "Its session has expired, and the leader is about to move its 2 shards.", describeFault(&coordinator.InstanceStatus{Shards: 2}, true))
+	assert.Equal(t, "Its session has expired, and the leader is about to move its 2 shards.", describeFault(&operator.InstanceStatus{Shards: 2}, true))
 
-	many := coordinator.GroupStatus{Leader: leader}
+	many := operator.GroupStatus{Leader: leader}
 	for n := range 50 {
-		many.Instances = append(many.Instances, coordinator.InstanceStatus{Instance: fmt.Sprint("i", n), Shards: 1})
+		many.Instances = append(many.Instances, operator.InstanceStatus{Instance: fmt.Sprint("i", n), Shards: 1})
 	}
 	fields := alertSection(alertsOf(&many, 0)).Fields
 	assert.Len(t, fields, shownAlerts+1)
@@ -42,10 +42,10 @@ func TestAlerts(t *testing.T) {
 }
 
 func TestCheck_WarnsOfASkewedClock(t *testing.T) {
-	st := coordinator.GroupStatus{
-		Leader:    coordinator.LeaderStatus{Instance: "a"},
-		Jobs:      []coordinator.JobSummary{{Job: "settle", Shards: 3, Expired: 1, ExpiredOwners: []string{"b"}}},
-		Instances: []coordinator.InstanceStatus{{Instance: "a", Alive: true}, {Instance: "b", Shards: 1}},
+	st := operator.GroupStatus{
+		Leader:    operator.LeaderStatus{Instance: "a"},
+		Jobs:      []operator.JobSummary{{Job: "settle", Shards: 3, Expired: 1, ExpiredOwners: []string{"b"}}},
+		Instances: []operator.InstanceStatus{{Instance: "a", Alive: true}, {Instance: "b", Shards: 1}},
 	}
 	assert.Equal(t, CheckOK, CheckOf(st, CheckLimits{MaxLate: time.Minute}).Code, "an instance that restarts")
 	st.Instances[0].Skew = 3 * time.Hour
@@ -62,7 +62,7 @@ func TestCommandOf(t *testing.T) {
 		"ResumeGroup": "rota resume --all", "Retry": "rota retry 'night run' --fire 2026-05-04T03:00:00Z",
 		"Trigger": "rota trigger 'night run' --shards 0-1,7", "": "",
 	} {
-		assert.Equal(t, want, commandOf("night run", &coordinator.Answer{Verb: verb, Instance: "web-1", Shards: []int{0, 1, 7}, Fire: at}, UnnamedHistory))
+		assert.Equal(t, want, commandOf("night run", &operator.Answer{Verb: verb, Instance: "web-1", Shards: []int{0, 1, 7}, Fire: at}, UnnamedHistory))
 	}
 }
 
@@ -74,9 +74,9 @@ func TestJob_NextHasCome(t *testing.T) {
 
 func TestCheck_WarnsOfTwoClocksThatDiffer(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	st := coordinator.GroupStatus{
-		At: at, Leader: coordinator.LeaderStatus{Instance: "a"}, Jobs: []coordinator.JobSummary{{Job: "j", Shards: 1}},
-		Instances: []coordinator.InstanceStatus{{Instance: "a", Alive: true}, {Instance: "b", Alive: true, ClockDiffers: -7 * time.Second}},
+	st := operator.GroupStatus{
+		At: at, Leader: operator.LeaderStatus{Instance: "a"}, Jobs: []operator.JobSummary{{Job: "j", Shards: 1}},
+		Instances: []operator.InstanceStatus{{Instance: "a", Alive: true}, {Instance: "b", Alive: true, ClockDiffers: -7 * time.Second}},
 	}
 	v := CheckOf(st, CheckLimits{MaxLate: time.Minute, MinJobs: 1})
 	assert.Equal(t, CheckWarning, v.Code)
@@ -84,6 +84,6 @@ func TestCheck_WarnsOfTwoClocksThatDiffer(t *testing.T) {
 	assert.Contains(t, InstancesOf(st).Screen(Times{Now: at})[0].Table.Rows[1], "-7.0s?")
 	assert.Equal(t, "clock differs", InstancesOf(st).Instances[1].State)
 
-	st.Instances = []coordinator.InstanceStatus{{Instance: "a", Alive: true, Leader: true, ClockDiffers: time.Hour}}
+	st.Instances = []operator.InstanceStatus{{Instance: "a", Alive: true, Leader: true, ClockDiffers: time.Hour}}
 	assert.Equal(t, []string{"the clock of a was 1h ahead of the store's, and either may be wrong: check both"}, CheckOf(st, CheckLimits{MaxLate: time.Minute, MinJobs: 1}).Reasons)
 }

@@ -5,15 +5,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 )
 
 // BenchmarkTally_Overview is the part of top after the state of the group is known: of 10,000 jobs, 17 have
 // changed.
 func BenchmarkTally_Overview(b *testing.B) {
-	st := coordinator.GroupStatus{At: time.Now()}
+	st := operator.GroupStatus{At: time.Now()}
 	for n := range 10_000 {
-		st.Jobs = append(st.Jobs, coordinator.JobSummary{Job: fmt.Sprintf("job-%05d", n), Schedule: "every 1m", Shards: 4})
+		st.Jobs = append(st.Jobs, operator.JobSummary{Job: fmt.Sprintf("job-%05d", n), Schedule: "every 1m", Shards: 4})
 	}
 	var tally Tally
 	tally.Overview(st, nil, 30)

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 )
 
 // The results of a check, which are the exit codes of Nagios.
@@ -57,7 +57,7 @@ var results = []string{"ok", "warning", "critical", "unknown"}
 // and a group with jobs and no leader. Failing jobs, problems, shards without an owner and wrong clocks are warnings. A
 // shard whose owner has expired is not: that is usual during a restart. If no job was checked and there should be one,
 // the result is unknown: a monitor that names a wrong namespace sees the same.
-func CheckOf(st coordinator.GroupStatus, l CheckLimits) Check {
+func CheckOf(st operator.GroupStatus, l CheckLimits) Check {
 	v := Check{Version: Version, At: st.At, Group: groupOf(&st), Reasons: []string{}, Jobs: []Job{}}
 	reasons := map[int][]string{} // by code, since a monitor shows the first ones only
 	raise := func(code int, format string, args ...any) {
@@ -76,7 +76,7 @@ func CheckOf(st coordinator.GroupStatus, l CheckLimits) Check {
 			v.Live++
 		}
 	}
-	var checked []coordinator.JobSummary
+	var checked []operator.JobSummary
 	for i := range st.Jobs {
 		if chosen[st.Jobs[i].Job] {
 			checked = append(checked, st.Jobs[i])
@@ -141,7 +141,7 @@ func CheckOf(st coordinator.GroupStatus, l CheckLimits) Check {
 }
 
 // AddLoss makes the check critical because of a loss of records that no operator has acknowledged; nil is none.
-func (v *Check) AddLoss(loss *coordinator.StoreLoss) {
+func (v *Check) AddLoss(loss *operator.StoreLoss) {
 	if loss == nil {
 		return
 	}
@@ -150,16 +150,16 @@ func (v *Check) AddLoss(loss *coordinator.StoreLoss) {
 }
 
 // LossText describes a loss of records in a few words.
-func LossText(loss *coordinator.StoreLoss) string {
+func LossText(loss *operator.StoreLoss) string {
 	what := "the store was wiped or replaced"
-	if loss.Kind == coordinator.StoreRewound {
+	if loss.Kind == operator.StoreRewound {
 		what = "the store was set back"
 	}
 	return fmt.Sprintf("%s, as %s noticed at %s", what, loss.By, loss.Noticed.UTC().Format(time.RFC3339))
 }
 
 // describeNoJobs returns why a check has found no job.
-func describeNoJobs(st *coordinator.GroupStatus, f JobsFilter) string {
+func describeNoJobs(st *operator.GroupStatus, f JobsFilter) string {
 	switch {
 	case IsEmpty(st):
 		return fmt.Sprintf("group %q of namespace %q has no records: check -n, -g and the address of the registry", st.Group, st.Namespace)

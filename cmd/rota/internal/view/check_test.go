@@ -7,13 +7,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 )
 
 func TestCheckOf_NamesTheReasonsForItsResultFirst(t *testing.T) {
-	st := coordinator.GroupStatus{Leader: coordinator.LeaderStatus{Instance: "a"}, Instances: []coordinator.InstanceStatus{{Instance: "a", Alive: true}}}
+	st := operator.GroupStatus{Leader: operator.LeaderStatus{Instance: "a"}, Instances: []operator.InstanceStatus{{Instance: "a", Alive: true}}}
 	for i := range 6 {
-		st.Jobs = append(st.Jobs, coordinator.JobSummary{Job: fmt.Sprint("bad", i), Problem: "strategy fails"})
+		st.Jobs = append(st.Jobs, operator.JobSummary{Job: fmt.Sprint("bad", i), Problem: "strategy fails"})
 	}
 	c := CheckOf(st, CheckLimits{MaxLate: time.Minute, MinInstances: 3, MinJobs: 20})
 	assert.Equal(t, CheckCritical, c.Code)

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 )
 
 // Condition reports whether a job is in a state, or else why not.
-type Condition func(st *coordinator.Status, now time.Time) (holds bool, why string)
+type Condition func(st *operator.Status, now time.Time) (holds bool, why string)
 
 // ConditionNames are the names of Conditions.
 var ConditionNames = []string{"idle", "ok", "moved"}
@@ -16,7 +16,7 @@ var ConditionNames = []string{"idle", "ok", "moved"}
 // Conditions are the conditions that a command waits for, by name.
 var Conditions = map[string]Condition{"idle": isIdle, "ok": isOK, "moved": isMoved}
 
-func isIdle(st *coordinator.Status, now time.Time) (bool, string) {
+func isIdle(st *operator.Status, now time.Time) (bool, string) {
 	s := st.Summary()
 	switch {
 	case s.Running > 0:
@@ -31,7 +31,7 @@ func isIdle(st *coordinator.Status, now time.Time) (bool, string) {
 	return true, ""
 }
 
-func isOK(st *coordinator.Status, now time.Time) (bool, string) {
+func isOK(st *operator.Status, now time.Time) (bool, string) {
 	s := st.Summary()
 	states := statesOf(&s, now, LateAfter)
 	if states[0] == OK {
@@ -40,7 +40,7 @@ func isOK(st *coordinator.Status, now time.Time) (bool, string) {
 	return false, describeState(&s, states)
 }
 
-func isMoved(st *coordinator.Status, _ time.Time) (bool, string) {
+func isMoved(st *operator.Status, _ time.Time) (bool, string) {
 	switch {
 	case st.Shards == 0:
 		return false, "the job has no plan"
@@ -63,7 +63,7 @@ func isMoved(st *coordinator.Status, _ time.Time) (bool, string) {
 
 // TriggerEnded returns the condition that all runs of a trigger have ended.
 func TriggerEnded(number uint64) Condition {
-	return func(st *coordinator.Status, _ time.Time) (bool, string) {
+	return func(st *operator.Status, _ time.Time) (bool, string) {
 		for _, n := range st.Triggers {
 			if n == number {
 				return false, fmt.Sprintf("trigger #%d has not ended", number)

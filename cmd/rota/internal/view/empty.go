@@ -1,6 +1,6 @@
 package view
 
-import "github.com/rota-dev/rota/coordinator"
+import "github.com/rota-dev/rota/operator"
 
 // noteSection shows a note, which is broken into lines that fit; none for "".
 func noteSection(note string) Section {
@@ -11,6 +11,6 @@ func noteSection(note string) Section {
 }
 
 // IsEmpty reports whether a group has neither jobs nor instances, as after a mistake in its name.
-func IsEmpty(st *coordinator.GroupStatus) bool {
+func IsEmpty(st *operator.GroupStatus) bool {
 	return len(st.Jobs)+len(st.Instances)+len(st.Unreadable) == 0
 }

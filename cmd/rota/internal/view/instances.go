@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 )
 
 // Instances is the list of instances.
@@ -34,7 +34,7 @@ type Instance struct {
 	Draining     bool              `json:"draining"`
 	Disabled     bool              `json:"disabled"`
 	ClockSkew    time.Duration     `json:"clock_skew_ns"`
-	ClockDiffers time.Duration     `json:"clock_differs_ns,omitempty"` // see coordinator.InstanceStatus
+	ClockDiffers time.Duration     `json:"clock_differs_ns,omitempty"` // see operator.InstanceStatus
 	Started      time.Time         `json:"started,omitzero"`
 	Labels       map[string]string `json:"labels"`
 	Weight       int               `json:"weight"`
@@ -49,7 +49,7 @@ type Instance struct {
 }
 
 // InstancesOf returns the list of the instances of a group.
-func InstancesOf(st coordinator.GroupStatus) Instances {
+func InstancesOf(st operator.GroupStatus) Instances {
 	v := Instances{
 		Version: Version, At: st.At, Group: groupOf(&st), Instances: []Instance{},
 		DisabledNames: orEmpty(st.Disabled.Instances), DisabledHosts: orEmpty(st.Disabled.Hosts), Unreadable: []string{},
@@ -73,7 +73,7 @@ func InstancesOf(st coordinator.GroupStatus) Instances {
 }
 
 // stateOf returns what is remarkable about an instance, or ok.
-func stateOf(i *coordinator.InstanceStatus) string {
+func stateOf(i *operator.InstanceStatus) string {
 	var states []string
 	for _, s := range []struct {
 		holds bool

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 )
 
 // JobDetail is one job.
@@ -71,7 +71,7 @@ type Owner struct {
 	Behind       string `json:"waits_behind,omitempty"`
 }
 
-// Decision is coordinator.Decision.
+// Decision is operator.Decision.
 type Decision struct {
 	Job   string    `json:"job,omitempty"`
 	At    time.Time `json:"at"`
@@ -82,7 +82,7 @@ type Decision struct {
 }
 
 // JobDetailOf returns one job. Next are its next fires; see schedule.Schedule.Next. Group is the intent for all jobs.
-func JobDetailOf(st coordinator.Status, group coordinator.Intent, next []time.Time, now time.Time) JobDetail {
+func JobDetailOf(st operator.Status, group operator.Intent, next []time.Time, now time.Time) JobDetail {
 	v := JobDetail{
 		Version: Version, At: now, Name: st.Job, Revision: st.Revision, InForce: st.InForce, Schedule: st.Schedule, Policy: policyOf(st.Definition), Next: orEmpty(next),
 		Overdue: st.Overdue, LastEnd: st.Ended, Paused: st.Paused || st.Intent.Paused, ScheduleStopped: st.ScheduleStopped || st.Intent.ScheduleStopped,
@@ -295,7 +295,7 @@ func (v JobDetail) Names() []string { return []string{v.Name} }
 // Items returns the job.
 func (v JobDetail) Items() []any { return []any{v} }
 
-func decisionsOf(st coordinator.Status) []Decision {
+func decisionsOf(st operator.Status) []Decision {
 	out := []Decision{}
 	for _, d := range st.Decisions {
 		out = append(out, Decision{At: d.At, By: d.By, Term: d.Term, What: d.What, Again: d.Again})
@@ -319,7 +319,7 @@ type Decisions struct {
 }
 
 // DecisionsOf returns the decisions about jobs, the latest first.
-func DecisionsOf(jobs []coordinator.Status, now time.Time) Decisions {
+func DecisionsOf(jobs []operator.Status, now time.Time) Decisions {
 	v := Decisions{Version: Version, At: now, Decisions: []Decision{}}
 	for _, st := range jobs {
 		for _, d := range decisionsOf(st) {

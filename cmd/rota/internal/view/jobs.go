@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 )
 
 // Jobs is the list of jobs.
@@ -76,7 +76,7 @@ func (f JobsFilter) Check() error {
 }
 
 // JobsOf returns the list of jobs of a group that f selects.
-func JobsOf(st coordinator.GroupStatus, f JobsFilter) Jobs {
+func JobsOf(st operator.GroupStatus, f JobsFilter) Jobs {
 	v := Jobs{Version: Version, At: st.At, Group: groupOf(&st), Jobs: []Job{}, Alerts: alertsOf(&st, len(st.Jobs)), Unreadable: []string{}}
 	for i := range st.Jobs {
 		j := jobOf(&st.Jobs[i], st.At, LateAfter)
@@ -94,7 +94,7 @@ func JobsOf(st coordinator.GroupStatus, f JobsFilter) Jobs {
 	return v
 }
 
-func jobOf(j *coordinator.JobSummary, now time.Time, lateAfter time.Duration) Job {
+func jobOf(j *operator.JobSummary, now time.Time, lateAfter time.Duration) Job {
 	states := statesOf(j, now, lateAfter)
 	return Job{
 		Name: j.Job, State: states[0], States: states, Text: describeState(j, states), Schedule: j.Schedule, Revision: j.Revision,
@@ -107,7 +107,7 @@ func jobOf(j *coordinator.JobSummary, now time.Time, lateAfter time.Duration) Jo
 }
 
 // describeState returns the state of a job in words, with the most useful reason.
-func describeState(j *coordinator.JobSummary, states []string) string {
+func describeState(j *operator.JobSummary, states []string) string {
 	switch states[0] {
 	case Late:
 		switch {
@@ -136,7 +136,7 @@ func describeState(j *coordinator.JobSummary, states []string) string {
 }
 
 // describeRest returns what follows the state of a job without a fault, such as ", 2 disabled".
-func describeRest(j *coordinator.JobSummary, states []string) (text string) {
+func describeRest(j *operator.JobSummary, states []string) (text string) {
 	if has(states, New) {
 		text = ", not planned"
 	}
@@ -156,7 +156,7 @@ func describeRest(j *coordinator.JobSummary, states []string) (text string) {
 }
 
 // describeExpired names the owner whose session has expired, or counts the owners.
-func describeExpired(j *coordinator.JobSummary) string {
+func describeExpired(j *operator.JobSummary) string {
 	if len(j.ExpiredOwners) == 1 {
 		return j.ExpiredOwners[0] + " expired"
 	}

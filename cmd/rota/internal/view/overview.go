@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 )
 
 // Overview is a group at a glance: totals, instances, and the jobs in the order of their gravity.
@@ -36,13 +36,13 @@ type Tally struct {
 
 // tallied is a job in a Tally.
 type tallied struct {
-	coordinator.JobSummary
+	operator.JobSummary
 	gravity int
 }
 
 // Overview returns the overview of a group, with at most maxJobs jobs. Of its Jobs, st has those that have
 // changed since the last call; removed are the names of those that were removed.
-func (t *Tally) Overview(st coordinator.GroupStatus, removed []string, maxJobs int) Overview {
+func (t *Tally) Overview(st operator.GroupStatus, removed []string, maxJobs int) Overview {
 	t.update(&st, removed)
 	v := Overview{
 		Version: Version, At: st.At, Group: groupOf(&st), States: map[string]int{}, Running: t.running, Counts: t.counts,
@@ -60,7 +60,7 @@ func (t *Tally) Overview(st coordinator.GroupStatus, removed []string, maxJobs i
 }
 
 // update applies changes of jobs, and the time.
-func (t *Tally) update(st *coordinator.GroupStatus, removed []string) {
+func (t *Tally) update(st *operator.GroupStatus, removed []string) {
 	if t.jobs == nil {
 		t.jobs, t.overdue, t.states = map[string]*tallied{}, map[*tallied]bool{}, make([][]*tallied, len(JobStates))
 	}
@@ -75,10 +75,10 @@ func (t *Tally) update(st *coordinator.GroupStatus, removed []string) {
 	}
 }
 
-func (t *Tally) put(s *coordinator.JobSummary, now time.Time) {
+func (t *Tally) put(s *operator.JobSummary, now time.Time) {
 	j := t.jobs[s.Job]
 	if j == nil {
-		j = &tallied{JobSummary: coordinator.JobSummary{Job: s.Job}, gravity: -1}
+		j = &tallied{JobSummary: operator.JobSummary{Job: s.Job}, gravity: -1}
 		t.jobs[s.Job] = j
 	}
 	t.running += s.Running - j.Running

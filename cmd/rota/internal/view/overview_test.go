@@ -10,11 +10,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 )
 
 // overviewOfAll is the plain form of Tally.Overview: it visits all jobs, sorted by name.
-func overviewOfAll(st coordinator.GroupStatus, maxJobs int) Overview {
+func overviewOfAll(st operator.GroupStatus, maxJobs int) Overview {
 	v := Overview{
 		Version: Version, At: st.At, Group: groupOf(&st), States: map[string]int{}, Total: len(st.Jobs), Jobs: []Job{},
 		Instances: InstancesOf(st).Instances, Alerts: alertsOf(&st, len(st.Jobs)),
@@ -38,12 +38,12 @@ func overviewOfAll(st coordinator.GroupStatus, maxJobs int) Overview {
 func TestTally_AgreesWithAnOverviewOfAllJobs(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		st := coordinator.GroupStatus{At: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC), Instances: []coordinator.InstanceStatus{{Instance: "a", Alive: true}}}
-		all := map[string]coordinator.JobSummary{}
+		st := operator.GroupStatus{At: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC), Instances: []operator.InstanceStatus{{Instance: "a", Alive: true}}}
+		all := map[string]operator.JobSummary{}
 		var tally Tally
 		for step := range 100 {
 			st.At = st.At.Add(time.Duration(random.IntN(40)) * time.Second)
-			changed := map[string]coordinator.JobSummary{}
+			changed := map[string]operator.JobSummary{}
 			var removed []string
 			for range random.IntN(6) {
 				name := fmt.Sprintf("job-%02d", random.IntN(30))
@@ -56,7 +56,7 @@ func TestTally_AgreesWithAnOverviewOfAllJobs(t *testing.T) {
 				if slices.Contains(removed, name) {
 					continue
 				}
-				j := coordinator.JobSummary{Job: name, Shards: random.IntN(4), Running: random.IntN(3), Counts: coordinator.Counts{Claimed: random.Uint64N(9), Lost: random.Uint64N(9)}}
+				j := operator.JobSummary{Job: name, Shards: random.IntN(4), Running: random.IntN(3), Counts: operator.Counts{Claimed: random.Uint64N(9), Lost: random.Uint64N(9)}}
 				switch random.IntN(6) {
 				case 0:
 					j.Overdue = st.At.Add(-time.Duration(random.IntN(90)) * time.Second)

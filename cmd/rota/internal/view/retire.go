@@ -5,11 +5,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 )
 
 // DescribeRetiring returns what the deletion of a retired job waits for.
-func DescribeRetiring(st *coordinator.Status) string {
+func DescribeRetiring(st *operator.Status) string {
 	var offers, owners []string
 	for _, m := range st.Members {
 		switch {
@@ -48,7 +48,7 @@ const shownNames = 5
 
 // describeUnoffered names the jobs that no live instance offers and that nobody has retired, and what to do; "" if
 // there is none.
-func describeUnoffered(jobs []coordinator.JobSummary) string {
+func describeUnoffered(jobs []operator.JobSummary) string {
 	var names []string
 	for i := range jobs {
 		if j := &jobs[i]; !j.UnofferedSince.IsZero() && j.RetiredBy.At.IsZero() {

@@ -6,17 +6,17 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 )
 
 func TestRetiring_IsNoAlarm(t *testing.T) {
 	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
-	j := coordinator.JobSummary{
+	j := operator.JobSummary{
 		Job: "digest", Shards: 4, Overdue: now.Add(-time.Hour), Unowned: 4, Problem: "p", Failing: []int{1}, Paused: true, UnofferedSince: now.Add(-time.Hour),
-		RetiredBy: coordinator.Act{At: now, By: "kim", What: "retire"},
+		RetiredBy: operator.Act{At: now, By: "kim", What: "retire"},
 	}
 	assert.Equal(t, []string{Retiring}, statesOf(&j, now, time.Minute))
-	st := coordinator.GroupStatus{At: now, Leader: coordinator.LeaderStatus{Instance: "a"}, Jobs: []coordinator.JobSummary{j}, Instances: []coordinator.InstanceStatus{{Instance: "a", Alive: true}}}
+	st := operator.GroupStatus{At: now, Leader: operator.LeaderStatus{Instance: "a"}, Jobs: []operator.JobSummary{j}, Instances: []operator.InstanceStatus{{Instance: "a", Alive: true}}}
 	v := JobsOf(st, JobsFilter{State: Retiring})
 	assert.Equal(t, []string{"digest"}, v.Names())
 	assert.Empty(t, v.Alerts)
@@ -30,9 +30,9 @@ func TestRetiring_IsNoAlarm(t *testing.T) {
 
 func TestUnoffered_NamesTheRemedy(t *testing.T) {
 	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
-	st := coordinator.GroupStatus{At: now, Leader: coordinator.LeaderStatus{Instance: "a"}}
+	st := operator.GroupStatus{At: now, Leader: operator.LeaderStatus{Instance: "a"}}
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
-		st.Jobs = append(st.Jobs, coordinator.JobSummary{Job: name, Shards: 1, Unowned: 1, UnofferedSince: now})
+		st.Jobs = append(st.Jobs, operator.JobSummary{Job: name, Shards: 1, Unowned: 1, UnofferedSince: now})
 	}
 	remedy := "o live instance offers a, b, c, d, e and 2 more: start one that does; if it was removed or renamed on purpose: rota retire JOB"
 	assert.Equal(t, []Alert{{Text: "N" + remedy + "."}}, JobsOf(st, JobsFilter{}).Alerts)
@@ -41,12 +41,12 @@ func TestUnoffered_NamesTheRemedy(t *testing.T) {
 }
 
 func TestDescribeRetiring(t *testing.T) {
-	leader := coordinator.LeaderStatus{Instance: "a"}
-	for want, st := range map[string]coordinator.Status{
-		"deleted once no instance offers it; now a, b": {Leader: leader, Members: []coordinator.MemberStatus{{Instance: "b", Alive: true, Unsupported: true}, {Instance: "a", Alive: true, Offers: true}}},
-		"deleted once its last runs have ended, on a":  {Leader: leader, Members: []coordinator.MemberStatus{{Instance: "a", Alive: true, Shards: []int{1}}, {Instance: "b", Offers: true}}},
+	leader := operator.LeaderStatus{Instance: "a"}
+	for want, st := range map[string]operator.Status{
+		"deleted once no instance offers it; now a, b": {Leader: leader, Members: []operator.MemberStatus{{Instance: "b", Alive: true, Unsupported: true}, {Instance: "a", Alive: true, Offers: true}}},
+		"deleted once its last runs have ended, on a":  {Leader: leader, Members: []operator.MemberStatus{{Instance: "a", Alive: true, Shards: []int{1}}, {Instance: "b", Offers: true}}},
 		"there is no leader to delete it: start an instance": {
-			Members: []coordinator.MemberStatus{{Instance: "a", Offers: true, Shards: []int{1}}},
+			Members: []operator.MemberStatus{{Instance: "a", Offers: true, Shards: []int{1}}},
 		},
 		"the leader deletes it": {Leader: leader},
 	} {

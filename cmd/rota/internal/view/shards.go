@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 )
 
 // Shards is the list of the shards of a job.
@@ -30,7 +30,7 @@ type Shard struct {
 }
 
 // ShardsOf returns the shards of a job, of one owner if it is not empty.
-func ShardsOf(st coordinator.Status, owner string, now time.Time) Shards {
+func ShardsOf(st operator.Status, owner string, now time.Time) Shards {
 	v := Shards{Version: Version, At: now, Job: st.Job, Shards: []Shard{}}
 	notes := shardNotes(&st)
 	for i := range st.PerShard {
@@ -54,7 +54,7 @@ func contains(sorted []int, n int) bool {
 }
 
 // shardState returns the state of a shard.
-func shardState(st *coordinator.Status, s *coordinator.ShardStatus) string {
+func shardState(st *operator.Status, s *operator.ShardStatus) string {
 	switch {
 	case s.Owner == "":
 		return "no owner"
@@ -72,7 +72,7 @@ func shardState(st *coordinator.Status, s *coordinator.ShardStatus) string {
 
 // shardNotes returns, by shard, what is worth knowing about it: pending re-runs, waiting runs, the
 // owner's state, and the latest failure.
-func shardNotes(st *coordinator.Status) map[int]string {
+func shardNotes(st *operator.Status) map[int]string {
 	notes := map[int]string{}
 	add := func(shards []int, format string, args ...any) {
 		for _, s := range shards {

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/internal/count"
+	"github.com/rota-dev/rota/operator"
 )
 
 // Version is the version of the JSON form of all views. It is raised when a field changes its meaning
@@ -200,11 +200,11 @@ type Group struct {
 	Term      uint64 `json:"term,omitempty"`
 }
 
-func groupOf(st *coordinator.GroupStatus) Group {
+func groupOf(st *operator.GroupStatus) Group {
 	return Group{st.Namespace, st.Group, st.Leader.Instance, st.Leader.Term}
 }
 
-// Runs is coordinator.Runs.
+// Runs is operator.Runs.
 type Runs struct {
 	Shards    []int     `json:"shards"`
 	Fire      time.Time `json:"fire,omitzero"`
@@ -214,9 +214,9 @@ type Runs struct {
 }
 
 // RunsOf returns runs.
-func RunsOf(all []coordinator.Runs) []Runs { return runsOf(all) }
+func RunsOf(all []operator.Runs) []Runs { return runsOf(all) }
 
-func runsOf(all []coordinator.Runs) []Runs {
+func runsOf(all []operator.Runs) []Runs {
 	out := []Runs{}
 	for _, r := range all {
 		out = append(out, Runs{orEmpty(r.Shards), r.Fire, r.Trigger, r.Attempt, r.NotBefore})
@@ -249,7 +249,7 @@ func ShardsText(shards []int) string {
 	return "shards " + Ranges(shards)
 }
 
-// Failure is coordinator.Failure.
+// Failure is operator.Failure.
 type Failure struct {
 	Runs
 	More  int       `json:"more,omitempty"`
@@ -257,14 +257,14 @@ type Failure struct {
 	Error string    `json:"error"`
 }
 
-func failureOf(f coordinator.Failure) *Failure {
+func failureOf(f operator.Failure) *Failure {
 	if f.At.IsZero() {
 		return nil
 	}
-	return &Failure{runsOf([]coordinator.Runs{f.Runs})[0], f.More, f.At, f.Error}
+	return &Failure{runsOf([]operator.Runs{f.Runs})[0], f.More, f.At, f.Error}
 }
 
-// Counts is coordinator.Counts.
+// Counts is operator.Counts.
 type Counts struct {
 	Claimed   uint64 `json:"claimed"`
 	Succeeded uint64 `json:"succeeded"`
@@ -306,7 +306,7 @@ var JobStates = []string{Late, Unowned, Problem, Failing, Paused, Retiring, Expi
 const LateAfter = time.Minute
 
 // inState reports whether a job is in one of JobStates but OK.
-func inState(j *coordinator.JobSummary, state string, now time.Time, lateAfter time.Duration) bool {
+func inState(j *operator.JobSummary, state string, now time.Time, lateAfter time.Duration) bool {
 	if !j.RetiredBy.At.IsZero() {
 		return state == Retiring
 	}
@@ -332,7 +332,7 @@ func inState(j *coordinator.JobSummary, state string, now time.Time, lateAfter t
 }
 
 // statesOf returns the states of a job, the gravest first; never none.
-func statesOf(j *coordinator.JobSummary, now time.Time, lateAfter time.Duration) []string {
+func statesOf(j *operator.JobSummary, now time.Time, lateAfter time.Duration) []string {
 	var states []string
 	for _, s := range JobStates {
 		if inState(j, s, now, lateAfter) {
@@ -346,7 +346,7 @@ func statesOf(j *coordinator.JobSummary, now time.Time, lateAfter time.Duration)
 }
 
 // gravityOf returns the index in JobStates of the gravest state of a job.
-func gravityOf(j *coordinator.JobSummary, now time.Time) int {
+func gravityOf(j *operator.JobSummary, now time.Time) int {
 	for i, s := range JobStates {
 		if inState(j, s, now, LateAfter) {
 			return i

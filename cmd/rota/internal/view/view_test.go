@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -59,26 +59,26 @@ func TestStates(t *testing.T) {
 	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	late := now.Add(-2 * time.Minute)
 	for _, c := range []struct {
-		job   coordinator.JobSummary
+		job   operator.JobSummary
 		first string
 		text  string
 	}{
-		{coordinator.JobSummary{Shards: 4}, OK, "ok"},
-		{coordinator.JobSummary{Shards: 4, Disabled: 1}, OK, "ok, 1 disabled"},
-		{coordinator.JobSummary{Shards: 4, Overdue: now.Add(-time.Second)}, OK, "ok"},
-		{coordinator.JobSummary{Shards: 4, Overdue: late}, Late, "LATE"},
-		{coordinator.JobSummary{Shards: 4, Overdue: late, Running: 1}, Late, "LATE: still runs"},
-		{coordinator.JobSummary{Shards: 4, Overdue: late, Running: 1, Unowned: 1, Failing: []int{1}}, Late, "LATE: no owner"},
-		{coordinator.JobSummary{Shards: 4, Unowned: 1, Problem: "p"}, Unowned, "no owner"},
-		{coordinator.JobSummary{Shards: 4, Problem: "p", Failing: []int{1}}, Problem, "p"},
-		{coordinator.JobSummary{Shards: 4, Failing: []int{1, 2}}, Failing, "failing: shards 1-2"},
-		{coordinator.JobSummary{Shards: 4, Paused: true}, Paused, "paused"},
-		{coordinator.JobSummary{Shards: 4, Overdue: late, Expired: 2, ExpiredOwners: []string{"a", "b"}}, Late, "LATE: 2 owners expired"},
-		{coordinator.JobSummary{Shards: 4, Expired: 2, ExpiredOwners: []string{"a"}}, Expired, "a expired"},
-		{coordinator.JobSummary{Shards: 4, Expired: 2, ExpiredOwners: []string{"a"}, Failing: []int{1}}, Failing, "failing: shard 1"},
-		{coordinator.JobSummary{Shards: 4, ScheduleStopped: true}, Stopped, "by trigger only"},
-		{coordinator.JobSummary{}, New, "not planned"},
-		{coordinator.JobSummary{Paused: true}, Paused, "paused, not planned"},
+		{operator.JobSummary{Shards: 4}, OK, "ok"},
+		{operator.JobSummary{Shards: 4, Disabled: 1}, OK, "ok, 1 disabled"},
+		{operator.JobSummary{Shards: 4, Overdue: now.Add(-time.Second)}, OK, "ok"},
+		{operator.JobSummary{Shards: 4, Overdue: late}, Late, "LATE"},
+		{operator.JobSummary{Shards: 4, Overdue: late, Running: 1}, Late, "LATE: still runs"},
+		{operator.JobSummary{Shards: 4, Overdue: late, Running: 1, Unowned: 1, Failing: []int{1}}, Late, "LATE: no owner"},
+		{operator.JobSummary{Shards: 4, Unowned: 1, Problem: "p"}, Unowned, "no owner"},
+		{operator.JobSummary{Shards: 4, Problem: "p", Failing: []int{1}}, Problem, "p"},
+		{operator.JobSummary{Shards: 4, Failing: []int{1, 2}}, Failing, "failing: shards 1-2"},
+		{operator.JobSummary{Shards: 4, Paused: true}, Paused, "paused"},
+		{operator.JobSummary{Shards: 4, Overdue: late, Expired: 2, ExpiredOwners: []string{"a", "b"}}, Late, "LATE: 2 owners expired"},
+		{operator.JobSummary{Shards: 4, Expired: 2, ExpiredOwners: []string{"a"}}, Expired, "a expired"},
+		{operator.JobSummary{Shards: 4, Expired: 2, ExpiredOwners: []string{"a"}, Failing: []int{1}}, Failing, "failing: shard 1"},
+		{operator.JobSummary{Shards: 4, ScheduleStopped: true}, Stopped, "by trigger only"},
+		{operator.JobSummary{}, New, "not planned"},
+		{operator.JobSummary{Paused: true}, Paused, "paused, not planned"},
 	} {
 		states := statesOf(&c.job, now, LateAfter)
 		assert.Equal(t, []string{c.first, c.text}, []string{states[0], describeState(&c.job, states)})
@@ -86,7 +86,7 @@ func TestStates(t *testing.T) {
 }
 
 func TestInstanceStates(t *testing.T) {
-	for want, i := range map[string]coordinator.InstanceStatus{
+	for want, i := range map[string]operator.InstanceStatus{
 		"ok":                                   {Alive: true},
 		"leader":                               {Alive: true, Leader: true},
 		"leader, draining":                     {Alive: true, Leader: true, Draining: true},
@@ -97,42 +97,42 @@ func TestInstanceStates(t *testing.T) {
 	} {
 		assert.Equal(t, want, stateOf(&i))
 	}
-	v := InstancesOf(coordinator.GroupStatus{Instances: []coordinator.InstanceStatus{{Instance: "a", Skew: -7300 * time.Millisecond}}})
+	v := InstancesOf(operator.GroupStatus{Instances: []operator.InstanceStatus{{Instance: "a", Skew: -7300 * time.Millisecond}}})
 	assert.Contains(t, v.Screen(Times{})[0].Table.Rows[0], "-7.3s")
 	assert.Equal(t, []string{"+7.0s", "+1h", "-1m30s"}, []string{clockText(7 * time.Second), clockText(time.Hour + 30*time.Second), clockText(-90 * time.Second)})
 }
 
 func TestConditions(t *testing.T) {
 	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
-	idle := coordinator.Status{Job: "j", Shards: 1, PerShard: []coordinator.ShardStatus{{Owner: "a"}}}
-	with := func(change func(*coordinator.Status)) *coordinator.Status {
+	idle := operator.Status{Job: "j", Shards: 1, PerShard: []operator.ShardStatus{{Owner: "a"}}}
+	with := func(change func(*operator.Status)) *operator.Status {
 		st := idle
-		st.PerShard = append([]coordinator.ShardStatus{}, idle.PerShard...)
+		st.PerShard = append([]operator.ShardStatus{}, idle.PerShard...)
 		change(&st)
 		return &st
 	}
 	for _, c := range []struct {
 		condition string
-		change    func(*coordinator.Status)
+		change    func(*operator.Status)
 		why       string
 	}{
-		{"idle", func(*coordinator.Status) {}, ""},
-		{"idle", func(st *coordinator.Status) { st.PerShard[0].Running = true }, "1 shard running"},
-		{"idle", func(st *coordinator.Status) { st.Reruns = []coordinator.Runs{{Shards: []int{1, 2}}} }, "2 pending re-runs"},
-		{"idle", func(st *coordinator.Status) { st.Triggers = []uint64{1} }, "1 pending trigger"},
-		{"idle", func(st *coordinator.Status) { st.Overdue = now.Add(-time.Second) }, "a fire has been due for 1s"},
-		{"ok", func(*coordinator.Status) {}, ""},
-		{"ok", func(st *coordinator.Status) { st.Problem = "p" }, "p"},
-		{"ok", func(st *coordinator.Status) { st.Paused = true }, "paused"},
-		{"moved", func(st *coordinator.Status) { st.Paused = true }, ""},
-		{"moved", func(st *coordinator.Status) { st.Shards = 0 }, "the job has no plan"},
-		{"moved", func(st *coordinator.Status) { st.Unowned = []int{0} }, "without an owner: shard 0"},
-		{"moved", func(st *coordinator.Status) { st.Frozen = []int{0} }, "about to move: shard 0"},
-		{"moved", func(st *coordinator.Status) {
-			st.Members = []coordinator.MemberStatus{{Instance: "a", Alive: true}, {Instance: "b", Shards: []int{0}}}
+		{"idle", func(*operator.Status) {}, ""},
+		{"idle", func(st *operator.Status) { st.PerShard[0].Running = true }, "1 shard running"},
+		{"idle", func(st *operator.Status) { st.Reruns = []operator.Runs{{Shards: []int{1, 2}}} }, "2 pending re-runs"},
+		{"idle", func(st *operator.Status) { st.Triggers = []uint64{1} }, "1 pending trigger"},
+		{"idle", func(st *operator.Status) { st.Overdue = now.Add(-time.Second) }, "a fire has been due for 1s"},
+		{"ok", func(*operator.Status) {}, ""},
+		{"ok", func(st *operator.Status) { st.Problem = "p" }, "p"},
+		{"ok", func(st *operator.Status) { st.Paused = true }, "paused"},
+		{"moved", func(st *operator.Status) { st.Paused = true }, ""},
+		{"moved", func(st *operator.Status) { st.Shards = 0 }, "the job has no plan"},
+		{"moved", func(st *operator.Status) { st.Unowned = []int{0} }, "without an owner: shard 0"},
+		{"moved", func(st *operator.Status) { st.Frozen = []int{0} }, "about to move: shard 0"},
+		{"moved", func(st *operator.Status) {
+			st.Members = []operator.MemberStatus{{Instance: "a", Alive: true}, {Instance: "b", Shards: []int{0}}}
 		}, "b, whose session expired, owns shard 0"},
-		{"moved", func(st *coordinator.Status) {
-			st.Members = []coordinator.MemberStatus{{Instance: "b", Alive: true, Draining: true, Shards: []int{0}}}
+		{"moved", func(st *operator.Status) {
+			st.Members = []operator.MemberStatus{{Instance: "b", Alive: true, Draining: true, Shards: []int{0}}}
 		}, "b, which drains, owns shard 0"},
 	} {
 		holds, why := Conditions[c.condition](with(c.change), now)
@@ -144,9 +144,9 @@ func TestConditions(t *testing.T) {
 
 // TestShards has a row for each state of a shard, and for each note.
 func TestShards(t *testing.T) {
-	st := coordinator.Status{
+	st := operator.Status{
 		Job: "j", Shards: 6, Disabled: []int{3}, Frozen: []int{2},
-		PerShard: []coordinator.ShardStatus{
+		PerShard: []operator.ShardStatus{
 			{Shard: 0},
 			{Shard: 1, Owner: "a", Running: true},
 			{Shard: 2, Owner: "a", Running: true},
@@ -154,9 +154,9 @@ func TestShards(t *testing.T) {
 			{Shard: 4, Owner: "b", LastTrigger: 5},
 			{Shard: 5, Owner: "c"},
 		},
-		Reruns: []coordinator.Runs{{Shards: []int{0}, Attempt: 2}},
-		Members: []coordinator.MemberStatus{
-			{Instance: "a", Alive: true, Draining: true, Shards: []int{1}, Waiting: coordinator.Waiting{Shards: []int{1}, Behind: "other"}},
+		Reruns: []operator.Runs{{Shards: []int{0}, Attempt: 2}},
+		Members: []operator.MemberStatus{
+			{Instance: "a", Alive: true, Draining: true, Shards: []int{1}, Waiting: operator.Waiting{Shards: []int{1}, Behind: "other"}},
 			{Instance: "b", Shards: []int{4}},
 			{Instance: "c", Alive: true, Blocked: []int{0}},
 		},
@@ -180,9 +180,9 @@ func TestShards(t *testing.T) {
 
 // Who paused a job follows the state, before what else there is to know.
 func TestJobs_DescribesSeveralStatesAtOnce(t *testing.T) {
-	by := coordinator.Act{At: time.Unix(1, 0), By: "kim"}
+	by := operator.Act{At: time.Unix(1, 0), By: "kim"}
 	const problem = "no live instance that offers the job has the labels gpu=yes"
-	for want, j := range map[string]coordinator.JobSummary{
+	for want, j := range map[string]operator.JobSummary{
 		"paused by kim, 2 disabled, differs on web-3":         {Shards: 4, Paused: true, HeldBy: by, Disabled: 2, Differs: []string{"web-3"}},
 		"paused with the group, 1 disabled":                   {Shards: 4, Paused: true, GroupPaused: true, HeldBy: by, Disabled: 1},
 		"paused, 1 disabled":                                  {Shards: 4, Paused: true, Disabled: 1},
@@ -207,24 +207,24 @@ func TestJobsFilter_Check(t *testing.T) {
 
 func TestCheckOf(t *testing.T) {
 	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
-	leader := coordinator.LeaderStatus{Instance: "a"}
-	live := []coordinator.InstanceStatus{{Instance: "a", Alive: true}}
+	leader := operator.LeaderStatus{Instance: "a"}
+	live := []operator.InstanceStatus{{Instance: "a", Alive: true}}
 	for _, c := range []struct {
-		st   coordinator.GroupStatus
+		st   operator.GroupStatus
 		code int
 		want string
 	}{
-		{coordinator.GroupStatus{Namespace: "biling"}, CheckUnknown, `ROTA UNKNOWN - group "default" of namespace "biling" has no records: check -n, -g and the address of the registry | jobs=0 instances=0`},
-		{coordinator.GroupStatus{Leader: leader, Instances: live}, CheckUnknown, "ROTA UNKNOWN - the group has no job |"},
-		{coordinator.GroupStatus{Jobs: []coordinator.JobSummary{{Shards: 1}}}, CheckCritical, "ROTA CRITICAL - no leader"},
-		{coordinator.GroupStatus{Namespace: "billing", Leader: leader, Jobs: []coordinator.JobSummary{{Shards: 1, Paused: true}}}, CheckOK, "ROTA OK - 1 job of billing/default"},
-		{coordinator.GroupStatus{Leader: leader, Jobs: []coordinator.JobSummary{{Job: "j", Shards: 1, Failing: []int{0}}}}, CheckWarning, "ROTA WARNING - j: failing: shard 0"},
+		{operator.GroupStatus{Namespace: "biling"}, CheckUnknown, `ROTA UNKNOWN - group "default" of namespace "biling" has no records: check -n, -g and the address of the registry | jobs=0 instances=0`},
+		{operator.GroupStatus{Leader: leader, Instances: live}, CheckUnknown, "ROTA UNKNOWN - the group has no job |"},
+		{operator.GroupStatus{Jobs: []operator.JobSummary{{Shards: 1}}}, CheckCritical, "ROTA CRITICAL - no leader"},
+		{operator.GroupStatus{Namespace: "billing", Leader: leader, Jobs: []operator.JobSummary{{Shards: 1, Paused: true}}}, CheckOK, "ROTA OK - 1 job of billing/default"},
+		{operator.GroupStatus{Leader: leader, Jobs: []operator.JobSummary{{Job: "j", Shards: 1, Failing: []int{0}}}}, CheckWarning, "ROTA WARNING - j: failing: shard 0"},
 		{
-			coordinator.GroupStatus{Leader: leader, Jobs: []coordinator.JobSummary{{Job: "a|b", Shards: 1, Overdue: now.Add(-6 * time.Minute)}}},
+			operator.GroupStatus{Leader: leader, Jobs: []operator.JobSummary{{Job: "a|b", Shards: 1, Overdue: now.Add(-6 * time.Minute)}}},
 			CheckCritical, "ROTA CRITICAL - a/b has been due for 6m: LATE | jobs=1 instances=0 late=1 failing=0 unowned=0 paused=0 max_late=360s",
 		},
-		{coordinator.GroupStatus{Leader: leader, Jobs: []coordinator.JobSummary{{Shards: 1, Overdue: now.Add(-4 * time.Minute)}}}, CheckOK, "max_late=240s"},
-		{coordinator.GroupStatus{Leader: leader, Jobs: []coordinator.JobSummary{{Shards: 1}}, Unreadable: []registry.Key{"k"}}, CheckWarning, "k cannot be read"},
+		{operator.GroupStatus{Leader: leader, Jobs: []operator.JobSummary{{Shards: 1, Overdue: now.Add(-4 * time.Minute)}}}, CheckOK, "max_late=240s"},
+		{operator.GroupStatus{Leader: leader, Jobs: []operator.JobSummary{{Shards: 1}}, Unreadable: []registry.Key{"k"}}, CheckWarning, "k cannot be read"},
 	} {
 		c.st.At, c.st.Group = now, "default"
 		v := CheckOf(c.st, CheckLimits{MaxLate: 5 * time.Minute, MinJobs: 1})
@@ -234,9 +234,9 @@ func TestCheckOf(t *testing.T) {
 }
 
 func TestCheckOf_FindsFewerJobsOrInstancesThanExpected(t *testing.T) {
-	st := coordinator.GroupStatus{
-		Namespace: "billing", Group: "default", Leader: coordinator.LeaderStatus{Instance: "a"}, Jobs: []coordinator.JobSummary{{Job: "j", Shards: 1}},
-		Instances: []coordinator.InstanceStatus{{Instance: "a", Alive: true}, {Instance: "b"}},
+	st := operator.GroupStatus{
+		Namespace: "billing", Group: "default", Leader: operator.LeaderStatus{Instance: "a"}, Jobs: []operator.JobSummary{{Job: "j", Shards: 1}},
+		Instances: []operator.InstanceStatus{{Instance: "a", Alive: true}, {Instance: "b"}},
 	}
 	for _, c := range []struct {
 		limits CheckLimits
@@ -259,7 +259,7 @@ func TestCheckOf_FindsFewerJobsOrInstancesThanExpected(t *testing.T) {
 
 // A problem of a plan is that of the leader that wrote it.
 func TestCheckOf_WithoutALeaderSaysWhoseProblemItIs(t *testing.T) {
-	st := coordinator.GroupStatus{Jobs: []coordinator.JobSummary{{Job: "j", Shards: 1, Problem: "every live instance is disabled"}}}
+	st := operator.GroupStatus{Jobs: []operator.JobSummary{{Job: "j", Shards: 1, Problem: "every live instance is disabled"}}}
 	assert.Equal(t, []string{"no leader", "j: the last leader reported: every live instance is disabled"}, CheckOf(st, CheckLimits{}).Reasons)
 }
 
@@ -271,7 +271,7 @@ func TestExplanationOf_NamesTheCommandForTheRunHistory(t *testing.T) {
 		"":                  {"rota runs settle --fire 2026-03-01T11:00:00Z", "", "rota retry settle --fire 2026-03-01T11:00:00Z"},
 		" --file jobs.yaml": {"rota runs settle --fire 2026-03-01T11:00:00Z --file jobs.yaml", "", "rota retry settle --fire 2026-03-01T11:00:00Z --file jobs.yaml"},
 	} {
-		v := ExplanationOf(coordinator.Explanation{Job: "settle", Answers: []coordinator.Answer{
+		v := ExplanationOf(operator.Explanation{Job: "settle", Answers: []operator.Answer{
 			{Fire: at, Do: "look into the run history, or the log of that time", Verb: "History"}, {Fire: at, Do: "wait for the leader"}, {Fire: at, Verb: "Retry"},
 		}}, flags)
 		for i, command := range want {

@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/shell"
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/operator"
 )
 
-// Explanation is coordinator.Explanation.
+// Explanation is operator.Explanation.
 type Explanation struct {
 	Version int       `json:"version"`
 	At      time.Time `json:"at"`
@@ -18,7 +18,7 @@ type Explanation struct {
 	Answers []Answer  `json:"answers"`
 }
 
-// Answer is coordinator.Answer.
+// Answer is operator.Answer.
 type Answer struct {
 	Shards  []int     `json:"shards"`
 	Fire    time.Time `json:"fire,omitzero"`
@@ -29,7 +29,7 @@ type Answer struct {
 	Gates   []Gate    `json:"gates"`
 }
 
-// Gate is coordinator.Gate.
+// Gate is operator.Gate.
 type Gate struct {
 	Name    string `json:"name"`
 	Verdict string `json:"verdict"`
@@ -40,7 +40,7 @@ type Gate struct {
 const UnnamedHistory = " --history URL"
 
 // ExplanationOf returns the view of an explanation. Commands that read the history get the flags that name it.
-func ExplanationOf(e coordinator.Explanation, historyFlags string) Explanation {
+func ExplanationOf(e operator.Explanation, historyFlags string) Explanation {
 	v := Explanation{Version: Version, At: e.At, Job: e.Job, Known: e.Known, Answers: []Answer{}}
 	for _, a := range e.Answers {
 		answer := Answer{orEmpty(a.Shards), a.Fire, a.Stops, a.Summary, a.Do, commandOf(e.Job, &a, historyFlags), []Gate{}}
@@ -54,7 +54,7 @@ func ExplanationOf(e coordinator.Explanation, historyFlags string) Explanation {
 
 // commandOf returns the command for the verb of an answer, "" if it has none. Capitals are for the reader
 // to replace.
-func commandOf(job string, a *coordinator.Answer, historyFlags string) string {
+func commandOf(job string, a *operator.Answer, historyFlags string) string {
 	job = shell.Quote(job)
 	switch a.Verb {
 	case "Cancel":
@@ -91,7 +91,7 @@ func (v Explanation) Screen(Times) Screen {
 		var gates Section
 		for _, g := range a.Gates {
 			verdict := g.Verdict
-			if verdict == string(coordinator.VerdictStop) {
+			if verdict == string(operator.VerdictStop) {
 				verdict = strings.ToUpper(verdict)
 			}
 			gates.Fields = append(gates.Fields, Field{fmt.Sprintf("  %-7s  %s", verdict, g.Name), g.Detail})
@@ -121,7 +121,7 @@ func (v Explanation) Names() (names []string) {
 // Items returns the answers.
 func (v Explanation) Items() []any { return itemsOf(v.Answers) }
 
-// Moves is coordinator.Preview.
+// Moves is operator.Preview.
 type Moves struct {
 	Version int        `json:"version"`
 	At      time.Time  `json:"at"`
@@ -129,7 +129,7 @@ type Moves struct {
 	Jobs    []JobMoves `json:"jobs"`
 }
 
-// JobMoves is coordinator.JobMoves.
+// JobMoves is operator.JobMoves.
 type JobMoves struct {
 	Job     string `json:"job"`
 	Moves   []Move `json:"moves"`
@@ -138,7 +138,7 @@ type JobMoves struct {
 	Unknown string `json:"unknown,omitempty"`
 }
 
-// Move is coordinator.Move.
+// Move is operator.Move.
 type Move struct {
 	Shards []int  `json:"shards"`
 	From   string `json:"from,omitempty"`
@@ -146,7 +146,7 @@ type Move struct {
 }
 
 // MovesOf returns the view of a preview.
-func MovesOf(p coordinator.Preview) Moves {
+func MovesOf(p operator.Preview) Moves {
 	v := Moves{Version, p.At, orEmpty(p.Added), []JobMoves{}}
 	for _, j := range p.Jobs {
 		job := JobMoves{j.Job, []Move{}, orEmpty(j.Unowned), j.Problem, j.Unknown}
@@ -189,7 +189,7 @@ func (v Moves) Names() (names []string) {
 // Items returns the jobs.
 func (v Moves) Items() []any { return itemsOf(v.Jobs) }
 
-// Diagnosis is coordinator.Diagnosis.
+// Diagnosis is operator.Diagnosis.
 type Diagnosis struct {
 	Version  int       `json:"version"`
 	At       time.Time `json:"at"`
@@ -197,7 +197,7 @@ type Diagnosis struct {
 	Note     string    `json:"note,omitempty"` // why there is nothing to diagnose
 }
 
-// Finding is coordinator.Finding.
+// Finding is operator.Finding.
 type Finding struct {
 	Severity string `json:"severity"`
 	Kind     string `json:"kind"`
@@ -208,7 +208,7 @@ type Finding struct {
 }
 
 // DiagnosisOf returns the view of a diagnosis.
-func DiagnosisOf(d coordinator.Diagnosis) Diagnosis {
+func DiagnosisOf(d operator.Diagnosis) Diagnosis {
 	v := Diagnosis{Version: Version, At: d.At, Findings: []Finding{}}
 	for _, f := range d.Findings {
 		v.Findings = append(v.Findings, Finding{f.Severity.String(), string(f.Kind), f.Job, string(f.Key), f.What, f.Do})

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/past"
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/history"
+	"github.com/rota-dev/rota/operator"
 )
 
 // needsHistory reports whether the records lack a fact about a fire that the history may have: its outcome, or why it
 // was skipped.
-func needsHistory(a *coordinator.Answer) bool {
+func needsHistory(a *operator.Answer) bool {
 	if a.Fire.IsZero() || len(a.Gates) == 0 {
 		return false
 	}
@@ -29,8 +29,8 @@ type pastFire struct {
 
 // addOutcomes completes the answers that need the history by the rows of their fires. An answer is divided if
 // its shards had different outcomes.
-func addOutcomes(e coordinator.Explanation, of map[time.Time]pastFire) coordinator.Explanation {
-	var answers []coordinator.Answer
+func addOutcomes(e operator.Explanation, of map[time.Time]pastFire) operator.Explanation {
+	var answers []operator.Answer
 	for i := range e.Answers {
 		a := &e.Answers[i]
 		if !needsHistory(a) {
@@ -39,7 +39,7 @@ func addOutcomes(e coordinator.Explanation, of map[time.Time]pastFire) coordinat
 		}
 		answers = append(answers, of[a.Fire].complete(a)...)
 	}
-	slices.SortStableFunc(answers, func(a, b coordinator.Answer) int {
+	slices.SortStableFunc(answers, func(a, b operator.Answer) int {
 		return slices.Compare(a.Shards[:min(1, len(a.Shards))], b.Shards[:min(1, len(b.Shards))])
 	})
 	e.Answers = answers
@@ -54,7 +54,7 @@ type kind struct {
 }
 
 // complete returns the answers for the shards of a.
-func (p pastFire) complete(a *coordinator.Answer) []coordinator.Answer {
+func (p pastFire) complete(a *operator.Answer) []operator.Answer {
 	last := past.LastRuns(p.runs)
 	rest := p.describeRest(a.Fire, last)
 	shards := map[kind][]int{}
@@ -72,7 +72,7 @@ func (p pastFire) complete(a *coordinator.Answer) []coordinator.Answer {
 		}
 		shards[k] = append(shards[k], shard)
 	}
-	var out []coordinator.Answer
+	var out []operator.Answer
 	for _, k := range kinds {
 		found := rest
 		if k.outcome != "" {
@@ -90,14 +90,14 @@ func repeatsFire(r *history.Run) bool {
 
 // found is the fact that the history adds to an answer.
 type found struct {
-	verdict coordinator.Verdict // empty: nothing
+	verdict operator.Verdict // empty: nothing
 	text    string
 	do      string
 	verb    string
 }
 
 // apply returns the answer for some shards of a.
-func (f found) apply(a *coordinator.Answer, shards []int, trigger uint64) coordinator.Answer {
+func (f found) apply(a *operator.Answer, shards []int, trigger uint64) operator.Answer {
 	out := *a
 	out.Shards, out.Gates = shards, slices.Clone(a.Gates)
 	final := &out.Gates[len(out.Gates)-1]
@@ -108,14 +108,14 @@ func (f found) apply(a *coordinator.Answer, shards []int, trigger uint64) coordi
 		return out
 	case f.verdict == "":
 		return out
-	case a.Stops && f.verdict == coordinator.VerdictStop && a.Verb != "History":
+	case a.Stops && f.verdict == operator.VerdictStop && a.Verb != "History":
 		final.Detail += ". By the run history, it " + f.text
 		out.Summary = strings.TrimSuffix(out.Summary, ".") + ": by the run history, it " + f.text + "."
 		return out
 	case a.Stops:
 		return out // the records are newer
 	case final.Name != "outcome":
-		out.Gates = append(out.Gates, coordinator.Gate{Name: "outcome"})
+		out.Gates = append(out.Gates, operator.Gate{Name: "outcome"})
 		final = &out.Gates[len(out.Gates)-1]
 	}
 	what := "The fire of " + a.Fire.UTC().Format(time.RFC3339Nano)
@@ -124,7 +124,7 @@ func (f found) apply(a *coordinator.Answer, shards []int, trigger uint64) coordi
 	}
 	final.Verdict, final.Detail = f.verdict, "by the run history, it "+f.text
 	out.Summary = what + " " + f.text + ", by the run history."
-	out.Do, out.Verb, out.Stops = f.do, f.verb, f.verdict == coordinator.VerdictStop
+	out.Do, out.Verb, out.Stops = f.do, f.verb, f.verdict == operator.VerdictStop
 	return out
 }
 
@@ -160,17 +160,17 @@ func describeRuns(k kind, shards []int, last map[int]*history.Run) found {
 	if !to.Truncate(time.Second).Equal(from.Truncate(time.Second)) {
 		ended = fmt.Sprintf("from %s to %s", formatTime(from), formatTime(to))
 	}
-	f := found{verdict: coordinator.VerdictOK, text: fmt.Sprintf("%s: %s ended %s on %s", predicateOf(k.outcome), which, ended, strings.Join(instances, ", "))}
+	f := found{verdict: operator.VerdictOK, text: fmt.Sprintf("%s: %s ended %s on %s", predicateOf(k.outcome), which, ended, strings.Join(instances, ", "))}
 	if k.error != "" {
 		f.text += " with: " + firstLine(k.error)
 	}
 	switch k.outcome {
 	case history.Succeeded:
 	case history.HandedBack:
-		f.verdict, f.do = coordinator.VerdictUnknown, "look into the log of that time"
+		f.verdict, f.do = operator.VerdictUnknown, "look into the log of that time"
 		f.text += ", and no later attempt is on record"
 	default:
-		f.verdict, f.do, f.verb = coordinator.VerdictStop, "remove the cause, then retry the fire", "Retry"
+		f.verdict, f.do, f.verb = operator.VerdictStop, "remove the cause, then retry the fire", "Retry"
 	}
 	return f
 }
@@ -219,16 +219,16 @@ func (p pastFire) describeRest(fire time.Time, last map[int]*history.Run) found 
 	shards := own.Shards - kept
 	switch {
 	case own.Shards > 0 && skipped == 0 && ok >= int64(shards):
-		return found{verdict: coordinator.VerdictOK, text: "succeeded: the runs had ended by " + formatTime(own.LastEnd)}
+		return found{verdict: operator.VerdictOK, text: "succeeded: the runs had ended by " + formatTime(own.LastEnd)}
 	case skipped > 0 && ok <= 0:
 		text := "was skipped"
 		if len(reasons) > 0 {
 			text += ": " + strings.Join(reasons, ", ")
 		}
-		return found{verdict: coordinator.VerdictStop, text: text, do: "see OnMisfire, CatchupWindow and OnOverlap of the job; trigger the shard to make up for it", verb: "Trigger"}
+		return found{verdict: operator.VerdictStop, text: text, do: "see OnMisfire, CatchupWindow and OnOverlap of the job; trigger the shard to make up for it", verb: "Trigger"}
 	case own.Shards > 0:
 		return found{
-			verdict: coordinator.VerdictUnknown, do: "look into the log of that time",
+			verdict: operator.VerdictUnknown, do: "look into the log of that time",
 			text: fmt.Sprintf("has ended for %d shards, with %d runs that succeeded, %d that failed and %d skipped; the history has no run of this shard", own.Shards, own.OK, own.Failed, skipped),
 		}
 	}

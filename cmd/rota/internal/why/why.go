@@ -20,8 +20,8 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/screen"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/history"
+	"github.com/rota-dev/rota/operator"
 )
 
 // Commands returns the commands.
@@ -36,9 +36,9 @@ type commands struct{ s *settings.Settings }
 var output = append([]string{"output", "time"}, settings.Connection...)
 
 // show prints a view, and returns the error of judge.
-func (c *commands) show(cmd *cobra.Command, read func(context.Context, *coordinator.Operator) (screen.View, error), judge func() error) error {
+func (c *commands) show(cmd *cobra.Command, read func(context.Context, *operator.Operator) (screen.View, error), judge func() error) error {
 	err := screen.Show(cmd.Context(), c.s, screen.Output{Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()},
-		func(ctx context.Context, op *coordinator.Operator, _ func() (coordinator.GroupStatus, error)) (screen.View, error) {
+		func(ctx context.Context, op *operator.Operator, _ func() (operator.GroupStatus, error)) (screen.View, error) {
 			return read(ctx, op)
 		})
 	if err != nil {
@@ -63,7 +63,7 @@ the outcome of older fires there, and why fires were skipped.
 It exits with 4 if a fire is stopped, and with 3 if the job is not known.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			shard := coordinator.AllShards
+			shard := operator.AllShards
 			if len(args) == 2 {
 				n, err := strconv.Atoi(args[1])
 				if err != nil || n < 0 {
@@ -75,8 +75,8 @@ It exits with 4 if a fire is stopped, and with 3 if the job is not known.`,
 			if err != nil {
 				return err
 			}
-			var e coordinator.Explanation
-			return c.show(cmd, func(ctx context.Context, op *coordinator.Operator) (screen.View, error) {
+			var e operator.Explanation
+			return c.show(cmd, func(ctx context.Context, op *operator.Operator) (screen.View, error) {
 				e, err = op.Explain(ctx, args[0], shard, fire)
 				if err == nil {
 					e, err = readOutcomes(ctx, cmd, past, e)
@@ -86,7 +86,7 @@ It exits with 4 if a fire is stopped, and with 3 if the job is not known.`,
 				switch {
 				case !e.Known:
 					return &exit.Error{Code: exit.NoJob}
-				case slices.ContainsFunc(e.Answers, func(a coordinator.Answer) bool { return a.Stops }):
+				case slices.ContainsFunc(e.Answers, func(a operator.Answer) bool { return a.Stops }):
 					return &exit.Error{Code: exit.NotMet}
 				}
 				return nil
@@ -101,7 +101,7 @@ It exits with 4 if a fire is stopped, and with 3 if the job is not known.`,
 
 // readOutcomes completes an explanation by the history, if one is named and an answer needs it. A history that does not
 // answer is reported on stderr.
-func readOutcomes(ctx context.Context, cmd *cobra.Command, source *past.Source, e coordinator.Explanation) (coordinator.Explanation, error) {
+func readOutcomes(ctx context.Context, cmd *cobra.Command, source *past.Source, e operator.Explanation) (operator.Explanation, error) {
 	of := map[time.Time]pastFire{}
 	for i := range e.Answers {
 		if needsHistory(&e.Answers[i]) {
@@ -146,19 +146,19 @@ func (c *commands) moves() *cobra.Command {
 nothing. Without flags, it shows the moves that are about to happen.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var options []coordinator.MovesOption
+			var options []operator.MovesOption
 			if with != 0 {
-				options = append(options, coordinator.With(with, labels))
+				options = append(options, operator.With(with, labels))
 			} else if len(labels) > 0 {
 				return exit.Usagef("--label needs --with")
 			}
 			if len(without) > 0 {
-				options = append(options, coordinator.Without(without...))
+				options = append(options, operator.Without(without...))
 			}
 			if len(args) > 0 {
-				options = append(options, coordinator.OfJob(args[0]))
+				options = append(options, operator.OfJob(args[0]))
 			}
-			return c.show(cmd, func(ctx context.Context, op *coordinator.Operator) (screen.View, error) {
+			return c.show(cmd, func(ctx context.Context, op *operator.Operator) (screen.View, error) {
 				if note, err := c.s.DescribeAbsence(ctx); err != nil || note != "" {
 					return nil, cmp.Or(err, exit.Usagef("%s", note))
 				}
@@ -184,9 +184,9 @@ Doctor checks all records of the group and shows each finding with what to do. A
 call repeats persists. It exits with 4 if there is an error among the findings.`),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var d coordinator.Diagnosis
+			var d operator.Diagnosis
 			var note string
-			return c.show(cmd, func(ctx context.Context, op *coordinator.Operator) (screen.View, error) {
+			return c.show(cmd, func(ctx context.Context, op *operator.Operator) (screen.View, error) {
 				var err error
 				if d, err = op.Diagnose(ctx); err == nil && len(d.Findings) == 0 {
 					note, err = c.s.DescribeAbsence(ctx)
@@ -198,7 +198,7 @@ call repeats persists. It exits with 4 if there is an error among the findings.`
 				if note != "" {
 					return &exit.Error{Code: exit.Usage}
 				}
-				if slices.ContainsFunc(d.Findings, func(f coordinator.Finding) bool { return f.Severity == coordinator.SeverityError }) {
+				if slices.ContainsFunc(d.Findings, func(f operator.Finding) bool { return f.Severity == operator.SeverityError }) {
 					return &exit.Error{Code: exit.NotMet}
 				}
 				return nil

@@ -1,0 +1,105 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/rota-dev/rota/internal/group/diagnosis"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+)
+
+// Diagnosis holds the faults found in the records of a group.
+type Diagnosis struct {
+	At time.Time // when the records were read, by the local clock
+	// Findings are sorted by severity, the most severe first. They are empty if nothing is wrong.
+	Findings []Finding
+}
+
+// Finding is something in the records of a group that an operator should know. Its texts are for people
+// and not stable across versions.
+type Finding struct {
+	Severity Severity
+	Kind     FindingKind
+	Job      string       // empty if it concerns no job, or if the job's name cannot be read
+	Key      registry.Key // of the record; empty if it concerns no single record
+	What     string
+	Do       string // the remedy
+}
+
+// Severity is how much a Finding matters.
+type Severity int
+
+// The severities, in ascending order.
+const (
+	SeverityInfo    Severity = iota + 1 // it may be intended, or passes by itself
+	SeverityWarning                     // fires may be late
+	SeverityError                       // fires do not run, or a record is damaged
+)
+
+// String returns "info", "warning" or "error".
+func (s Severity) String() string {
+	switch s {
+	case SeverityInfo:
+		return "info"
+	case SeverityWarning:
+		return "warning"
+	case SeverityError:
+		return "error"
+	}
+	return fmt.Sprintf("Severity(%d)", int(s))
+}
+
+// FindingKind is the kind of a Finding.
+type FindingKind string
+
+// The kinds of findings.
+const (
+	FindingUnreadable  FindingKind = "unreadable"  // a record cannot be decoded or breaks a rule
+	FindingForeign     FindingKind = "foreign"     // another program wrote a record
+	FindingFormat      FindingKind = "format"      // a newer version wrote a record
+	FindingOrphaned    FindingKind = "orphaned"    // a record whose counterpart does not exist
+	FindingMissing     FindingKind = "missing"     // a record that should exist
+	FindingExpired     FindingKind = "expired"     // a member whose session does not exist
+	FindingLeaderless  FindingKind = "leaderless"  // the group has no leader
+	FindingClock       FindingKind = "clock"       // clocks differ, or did
+	FindingUnoffered   FindingKind = "unoffered"   // no live instance offers a job
+	FindingRetiring    FindingKind = "retiring"    // operators have retired a job, and it is not deleted yet
+	FindingUnsupported FindingKind = "unsupported" // an instance, or this program, cannot compile a definition
+	FindingDiffers     FindingKind = "differs"     // an instance has another definition than the stored one
+	FindingUnowned     FindingKind = "unowned"     // shards have no owner
+	FindingStuck       FindingKind = "stuck"       // shards are blocked or frozen, or runs wait for a worker
+	FindingProblem     FindingKind = "problem"     // a plan names another problem
+	FindingLost        FindingKind = "lost"        // the store has lost records, see StoreLoss
+)
+
+// Diagnose checks all records of the group. None of the states that it finds, such as a damaged record or
+// a namespace of a newer version, makes it fail; it fails if the store does.
+//
+// Each directory is read at an instant of its own, so a state that is just changing may appear as a
+// finding. A finding that a second call repeats persists.
+//
+// The cost is one list for each directory of the group and for the claims of each member, and one read
+// for each record that should exist and does not, up to 1000. Records that nothing refers to are not
+// found: the claims of an incarnation that no plan and no member record names, and the states that
+// shards have saved.
+func (o *Operator) Diagnose(ctx context.Context) (Diagnosis, error) {
+	r, err := o.listGroup(ctx)
+	if err == nil {
+		err = o.listClaims(ctx, &r)
+	}
+	if err == nil {
+		err = o.findForeign(ctx, &r)
+	}
+	if err != nil {
+		return Diagnosis{}, fmt.Errorf("diagnose: %w", err)
+	}
+	now := time.Now()
+	r.Now = record.InstantOf(now)
+	out := Diagnosis{At: now}
+	for _, f := range diagnosis.Diagnose(&r) {
+		out.Findings = append(out.Findings, Finding{Severity(f.Severity), FindingKind(f.Kind), f.Job, f.Key, f.What, f.Do})
+	}
+	return out, nil
+}

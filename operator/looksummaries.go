@@ -1,0 +1,416 @@
+package operator
+
+import (
+	"cmp"
+	"container/heap"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/internal/group/due"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/registry"
+)
+
+// summaries are the parts of groupRecords that are computed from the records. The cost of a refresh
+// depends on the changes since the last one: of ten thousand jobs, a few change between two screens.
+type summaries struct {
+	stale    []*jobEntry // jobs that wait for refresh
+	expiries expiries
+	computed int // the number of summaries computed so far
+
+	order      []*jobEntry        // known jobs by name; nil if it is to be computed
+	owned      map[string]int     // shards by incarnation, of all jobs
+	running    map[string]int     // runs by incarnation, of all jobs
+	unreadable map[*jobEntry]bool // jobs with records that could not be decoded
+	changed    []*jobEntry        // jobs whose summaries have changed since the last call of changes
+
+	lost      map[string]JobSummary // by segment, those of the last call of changes
+	lostStale bool                  // lost may have changed
+
+	expired      map[string]bool         // incarnations that own shards and whose sessions do not exist
+	compared     map[string]registry.Rev // the records of live members that localDiffers and live are of
+	live         []*record.Member        // live members that do not drain, by incarnation
+	localDiffers map[string][]string     // instances by job
+}
+
+// markStale has the next refresh compute the summary of a job.
+func (g *groupRecords) markStale(j *jobEntry) {
+	if !j.stale {
+		j.stale = true
+		g.stale = append(g.stale, j)
+	}
+}
+
+// refresh computes the summaries that may have changed by now.
+func (g *groupRecords) refresh(now time.Time) {
+	for len(g.expiries) > 0 && !now.Before(g.expiries[0].expires) {
+		j := g.expiries[0]
+		g.expiries.schedule(j, time.Time{})
+		g.markStale(j)
+	}
+	computed := g.stale
+	g.stale = nil
+	for _, j := range computed {
+		g.recompute(j, now)
+	}
+	if g.compareMembers() {
+		for _, j := range g.jobs {
+			g.addMembers(j)
+		}
+		return
+	}
+	for _, j := range computed {
+		g.addMembers(j)
+	}
+}
+
+// recompute computes the summary of a job, except for the parts that addMembers adds.
+func (g *groupRecords) recompute(j *jobEntry, now time.Time) {
+	known, name := j.known, j.summary.Job
+	addTo(g.owned, j.owned, -1)
+	addTo(g.running, j.running, -1)
+	g.expiries.schedule(j, j.compute(g.compile, now))
+	g.computed++
+	addTo(g.owned, j.owned, 1)
+	addTo(g.running, j.running, 1)
+	if j.known != known || j.summary.Job != name {
+		g.order = nil
+	}
+	if !j.known || !known {
+		g.lostStale = true
+	}
+	delete(g.unreadable, j)
+	if len(j.unreadable) > 0 {
+		g.unreadable[j] = true
+	}
+}
+
+// addMembers adds to the summary of a job what depends on members, and notes that it has changed.
+func (g *groupRecords) addMembers(j *jobEntry) {
+	s := &j.summary
+	s.Expired, s.ExpiredOwners, s.LocalDiffers, s.Differs = 0, nil, g.localDiffers[s.Job], nil
+	for _, other := range record.FindOthers(g.live, s.Job, s.Revision) {
+		s.Differs = append(s.Differs, other.Instance)
+	}
+	if len(g.expired) > 0 {
+		for inc, shards := range j.owned {
+			if g.expired[inc] {
+				s.addExpired(record.InstanceOf(inc), shards)
+			}
+		}
+	}
+	if !j.changed {
+		j.changed = true
+		g.changed = append(g.changed, j)
+	}
+}
+
+// addTo adds numbers to sums by name, or subtracts them.
+func addTo(sums, numbers map[string]int, sign int) {
+	for name, n := range numbers {
+		if sums[name] += sign * n; sums[name] == 0 {
+			delete(sums, name)
+		}
+	}
+}
+
+// compute computes the summary of the job. It returns when the summary changes although no record does,
+// zero for never.
+func (j *jobEntry) compute(compile due.Compiler, now time.Time) (expires time.Time) {
+	j.stale, j.summary = false, JobSummary{}
+	j.owned, j.running = map[string]int{}, map[string]int{}
+	r, ok := j.decode(compile)
+	if j.known = ok; !ok {
+		return time.Time{}
+	}
+	st := r.status(j.programs, now)
+	j.summary = st.Summary()
+	if j.planErr != nil {
+		j.summary.Problem = unreadableProblem(j.plan.Key)
+	}
+	for inc, shards := range r.owners() {
+		j.owned[inc] = shards.Len()
+	}
+	for inc, c := range r.claims {
+		var running shardset.Set
+		for _, g := range c.Running {
+			running = running.Union(g.Shards)
+		}
+		j.running[inc] = running.Len()
+	}
+	expires = st.NextFire
+	for _, rerun := range st.Reruns { // a retry is overdue from its own time on
+		if at := rerun.NotBefore; at.After(now) && (expires.IsZero() || at.Before(expires)) {
+			expires = at
+		}
+	}
+	return expires
+}
+
+// unreadableProblem is the problem of a job whose plan cannot be decoded. The leader, which cannot
+// write such a plan, has the same text in its log.
+func unreadableProblem(key registry.Key) string { return fmt.Sprintf("%s cannot be read", key) }
+
+// status returns the state of the group at now.
+func (g *groupRecords) status(now time.Time) GroupStatus {
+	g.refresh(now)
+	if g.order == nil {
+		for _, j := range g.jobs {
+			if j.known {
+				g.order = append(g.order, j)
+			}
+		}
+		slices.SortFunc(g.order, func(a, b *jobEntry) int { return strings.Compare(a.summary.Job, b.summary.Job) })
+	}
+	st := g.statusWithoutJobs(now)
+	st.Jobs = make([]JobSummary, 0, len(g.order))
+	for _, j := range g.order {
+		st.Jobs = append(st.Jobs, j.summary)
+	}
+	if lost := g.listLost(); len(lost) > 0 {
+		st.Jobs = slices.AppendSeq(st.Jobs, maps.Values(lost))
+		slices.SortFunc(st.Jobs, func(a, b JobSummary) int { return strings.Compare(a.Job, b.Job) })
+	}
+	return st
+}
+
+// listLost returns, by segment, the jobs of which neither the definition nor the plan can be read. A live instance offers
+// them, or a record of theirs is there; a job of which only the key is known is listed by the last segment of it.
+func (g *groupRecords) listLost() map[string]JobSummary {
+	names := map[string]string{} // by segment
+	var compared []string
+	for _, e := range g.members {
+		if _, alive := g.instances[e.m.Session]; e.err != nil || !alive || slices.Equal(e.m.Jobs, compared) {
+			continue
+		}
+		compared = e.m.Jobs
+		for _, job := range e.m.Jobs {
+			segment := record.Segment(job)
+			if j := g.jobs[segment]; j == nil || !j.known {
+				names[segment] = job
+			}
+		}
+	}
+	for segment, j := range g.jobs {
+		if !j.known && (j.def.Key != "" || j.plan.Key != "") {
+			names[segment] = cmp.Or(names[segment], segment)
+		}
+	}
+	lost := map[string]JobSummary{}
+	for segment, name := range names {
+		lost[segment] = JobSummary{Job: name, Problem: g.lostProblem(segment)}
+	}
+	return lost
+}
+
+// lostProblem returns the problem of a job of listLost. Lists leave out values that another program wrote.
+func (g *groupRecords) lostProblem(segment string) string {
+	var states []string
+	j := g.jobs[segment]
+	for _, r := range []struct {
+		key    registry.Key
+		listed bool
+	}{{g.keys.Job(segment), j != nil && j.def.Key != ""}, {g.keys.Plan(segment), j != nil && j.plan.Key != ""}} {
+		problem := missingProblem(r.key)
+		if r.listed {
+			problem = unreadableProblem(r.key)
+		}
+		states = append(states, problem)
+	}
+	return strings.Join(states, "; ")
+}
+
+func missingProblem(key registry.Key) string {
+	return fmt.Sprintf("%s is missing, or another program wrote its value", key)
+}
+
+// changes returns the state of the group at now with the jobs that have changed since the last call, and
+// the names of those removed since.
+func (g *groupRecords) changes(now time.Time) (st GroupStatus, removed []string) {
+	g.refresh(now)
+	st = g.statusWithoutJobs(now)
+	for _, j := range g.changed {
+		name := j.summary.Job // empty if j is not known
+		if j.published != "" && j.published != name {
+			removed = append(removed, j.published)
+		}
+		if j.known {
+			st.Jobs = append(st.Jobs, j.summary)
+		}
+		j.changed, j.published = false, name
+	}
+	g.changed = nil
+	lost, missed := g.changesOfLost()
+	st.Jobs = append(st.Jobs, lost...)
+	removed = slices.DeleteFunc(append(removed, missed...), func(name string) bool {
+		return slices.ContainsFunc(st.Jobs, func(j JobSummary) bool { return j.Job == name })
+	})
+	slices.SortFunc(st.Jobs, func(a, b JobSummary) int { return strings.Compare(a.Job, b.Job) })
+	slices.Sort(removed)
+	return st, removed
+}
+
+// changesOfLost returns the jobs of listLost that have changed since the last call, and the names of those that are no
+// longer lost. They are computed only if a record has changed that may make a difference.
+func (g *groupRecords) changesOfLost() (changed []JobSummary, found []string) {
+	if !g.lostStale {
+		return nil, nil
+	}
+	g.lostStale = false
+	lost := g.listLost()
+	for segment, j := range lost {
+		if before, was := g.lost[segment]; !was || before.Job != j.Job || before.Problem != j.Problem {
+			changed = append(changed, j)
+		}
+	}
+	for segment, before := range g.lost {
+		if j, still := lost[segment]; !still || j.Job != before.Job {
+			found = append(found, before.Job)
+		}
+	}
+	g.lost = lost
+	return changed, found
+}
+
+// statusWithoutJobs returns the state of the group but its jobs.
+func (g *groupRecords) statusWithoutJobs(now time.Time) GroupStatus {
+	st := GroupStatus{At: now, Namespace: g.namespace, Group: g.name}
+	for j := range g.unreadable {
+		st.Unreadable = append(st.Unreadable, j.unreadable...)
+	}
+	for _, i := range g.instances {
+		if i.err != nil {
+			st.Unreadable = append(st.Unreadable, i.key)
+		}
+	}
+	var control record.GroupControl
+	if g.group.Key != "" {
+		c, err := record.DecodeGroupControl(g.group.Value)
+		if err != nil {
+			st.Unreadable = append(st.Unreadable, g.group.Key)
+		} else {
+			control = *c
+		}
+	}
+	in := intentOfGroup(&control)
+	st.Disabled, st.Paused, st.Until, st.HeldBy = in.Disabled, in.Paused, in.Until, in.HeldBy
+	var leading string
+	if g.seat.Key != "" && g.leader.Key != "" {
+		st.Leader, leading = leaderOf(g.leader)
+	}
+	seat, _ := record.Decode[record.Seat](g.seat.Value)
+	for inc, m := range g.members {
+		if m.err != nil {
+			st.Unreadable = append(st.Unreadable, m.entry.Key)
+			continue
+		}
+		i := g.instanceStatus(&m.m)
+		i.Incarnation, i.Leader, i.Skew = inc, inc == leading, time.Duration(seat.Skewed[inc])
+		i.ClockDiffers = time.Duration(seat.Differing[inc])
+		i.Disabled = control.Excludes(&m.m)
+		i.Shards, i.Running = g.owned[inc], g.running[inc]
+		st.Instances = append(st.Instances, i)
+	}
+	slices.SortFunc(st.Instances, func(a, b InstanceStatus) int { return strings.Compare(a.Incarnation, b.Incarnation) })
+	slices.Sort(st.Unreadable)
+	return st
+}
+
+// compareMembers compares live and expired members. It returns false if that has not changed.
+func (g *groupRecords) compareMembers() (changed bool) {
+	expired := map[string]bool{}
+	for inc := range g.owned {
+		if _, alive := g.instances[record.SessionOf(inc)]; !alive {
+			expired[inc] = true
+		}
+	}
+	if !maps.Equal(expired, g.expired) {
+		g.expired, changed = expired, true
+	}
+	var live []*record.Member
+	of := map[string]registry.Rev{}
+	for _, inc := range slices.Sorted(maps.Keys(g.members)) {
+		e := g.members[inc]
+		if _, alive := g.instances[e.m.Session]; e.err == nil && alive && !e.m.Draining {
+			live, of[inc] = append(live, &e.m), e.entry.Modified
+		}
+	}
+	if !maps.Equal(of, g.compared) {
+		differing := record.CompareLocals(live)
+		changed = changed || !maps.EqualFunc(differing, g.localDiffers, slices.Equal) || !slices.EqualFunc(live, g.live, haveSameDefinitions)
+		g.compared, g.localDiffers, g.live = of, differing, live
+	}
+	return changed
+}
+
+// haveSameDefinitions reports whether two records show the same definitions of one instance.
+func haveSameDefinitions(a, b *record.Member) bool {
+	return a.Name == b.Name && slices.Equal(a.Jobs, b.Jobs) && slices.Equal(a.Unsupported, b.Unsupported) &&
+		slices.Equal(a.Revisions, b.Revisions) && slices.Equal(a.Differs, b.Differs)
+}
+
+// instanceStatus returns the state of a member by its own records.
+func (g *groupRecords) instanceStatus(m *record.Member) InstanceStatus {
+	s := InstanceStatus{
+		Instance: m.Name, Host: m.Host, Session: m.Session, Draining: m.Draining, Labels: m.Labels, Weight: max(1, m.Weight),
+		RestartGrace: time.Duration(m.RestartGrace), Jobs: len(m.Jobs), Unsupported: m.Unsupported, Differs: m.Differs,
+	}
+	if i, alive := g.instances[m.Session]; alive {
+		s.Alive, s.PID, s.Started = true, i.PID, i.Started.Time()
+	}
+	for _, w := range m.Waiting {
+		s.Waiting += w.Shards.Len() + w.More
+	}
+	for _, b := range m.Blocked {
+		s.Blocked += b.Len()
+	}
+	return s
+}
+
+// expiries is a heap of jobs, ordered by the instants at which their summaries change although no record
+// does.
+type expiries []*jobEntry
+
+// schedule sets the instant of a job; zero removes the job.
+func (x *expiries) schedule(j *jobEntry, at time.Time) {
+	j.expires = at
+	switch {
+	case at.IsZero() && j.index >= 0:
+		heap.Remove(x, j.index)
+	case at.IsZero():
+	case j.index >= 0:
+		heap.Fix(x, j.index)
+	default:
+		heap.Push(x, j)
+	}
+}
+
+func (x expiries) Len() int { return len(x) }
+
+func (x expiries) Less(i, j int) bool { return x[i].expires.Before(x[j].expires) }
+
+func (x expiries) Swap(i, j int) {
+	x[i], x[j] = x[j], x[i]
+	x[i].index, x[j].index = i, j
+}
+
+// Push is for package heap.
+func (x *expiries) Push(e any) {
+	j := e.(*jobEntry)
+	j.index = len(*x)
+	*x = append(*x, j)
+}
+
+// Pop is for package heap.
+func (x *expiries) Pop() any {
+	old := *x
+	j := old[len(old)-1]
+	old[len(old)-1] = nil
+	*x = old[:len(old)-1]
+	j.index = -1
+	return j
+}

@@ -1,0 +1,132 @@
+package operator
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/internal/group/coordtest"
+	"github.com/rota-dev/rota/internal/group/due"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
+)
+
+// groupWithJobs returns the records of a group whose jobs the incarnation "a.1" owns. Only job-00000 has
+// a schedule.
+func groupWithJobs(t testing.TB, jobs int) (g *groupRecords, claim func(job int)) {
+	t.Helper()
+	o, err := New(memory.New().Client("console"), "test", "")
+	require.NoError(t, err)
+	g = o.WithCompiler(func(def json.RawMessage) (due.Program, error) {
+		if _, j, err := record.DecodeDefinition(def); err != nil || j.Name != "job-00000" {
+			return nil, errors.New("no schedule")
+		}
+		return coordtest.Minutely{}, nil
+	}).newGroupRecords()
+	rev := registry.Rev{Seq: 1}
+	put := func(key registry.Key, v any) {
+		value, err := record.Encode(v)
+		require.NoError(t, err)
+		rev.Seq++
+		g.put(registry.Entry{Key: key, Value: value, Modified: rev})
+	}
+	name := func(n int) string { return fmt.Sprintf("job-%05d", n) }
+	for n := range jobs {
+		def := json.RawMessage(coordtest.Def(name(n), 1, 1, ""))
+		epoch, err := record.NewEpoch(1, record.InstantOf(coordtest.BubbleStart()), def)
+		require.NoError(t, err)
+		put(g.keys.Job(name(n)), def)
+		put(g.keys.Plan(name(n)), &record.Plan{
+			Format: record.Format, Job: name(n), Epochs: []record.Epoch{epoch}, Owners: map[string]shardset.Set{"a.1": shardset.Of(0)},
+		})
+	}
+	return g, func(n int) {
+		put(g.keys.Claims("a.1", name(n)), record.Claims{Job: name(n), Counts: record.Counts{Claimed: 1}})
+	}
+}
+
+// TestGroupRecords_ComputeChangedSummaries counts summaries: the cost of a screen must depend on the number of
+// changed jobs, not on the number of jobs.
+func TestGroupRecords_ComputeChangedSummaries(t *testing.T) {
+	const jobs = 1000
+	g, claim := groupWithJobs(t, jobs)
+	now := coordtest.BubbleStart()
+	computed := func() int {
+		before := g.computed
+		g.refresh(now)
+		return g.computed - before
+	}
+	assert.Equal(t, jobs, computed())
+	st, _ := g.changes(now)
+	require.Len(t, st.Jobs, jobs)
+	assert.Equal(t, 1, st.Jobs[jobs-1].Expired, "the owner has no instance key")
+
+	assert.Zero(t, computed(), "nothing has changed")
+	for n := range 17 {
+		claim(n)
+		claim(n)
+	}
+	assert.Equal(t, 17, computed(), "each changed job once")
+	st, removed := g.changes(now)
+	assert.Len(t, st.Jobs, 17)
+	assert.Empty(t, removed)
+	assert.EqualValues(t, 1, st.Jobs[16].Counts.Claimed)
+	assert.Len(t, g.status(now).Jobs, jobs)
+
+	for n := range 3 {
+		now = now.Add(time.Minute)
+		assert.Equal(t, 1, computed(), "a fire of one job came due, %d", n)
+		st, _ = g.changes(now)
+		require.Len(t, st.Jobs, 1)
+		assert.Equal(t, "job-00000", st.Jobs[0].Job)
+	}
+	assert.Len(t, g.expiries, 1)
+
+	g.setInstance("instance", registry.Entry{Key: "instance", Owner: "1"})
+	assert.Zero(t, computed(), "no record of a job has changed")
+	st, _ = g.changes(now)
+	require.Len(t, st.Jobs, jobs)
+	assert.Zero(t, st.Jobs[0].Expired, "the owner is alive")
+}
+
+func TestGroupRecords_ChangesNameRemovedJobs(t *testing.T) {
+	g, claim := groupWithJobs(t, 3)
+	now := coordtest.BubbleStart()
+	g.changes(now)
+	g.remove(g.keys.Job("job-00001"))
+	st, removed := g.changes(now)
+	assert.Empty(t, removed, "its plan has the definition")
+	assert.Len(t, st.Jobs, 1)
+	g.remove(g.keys.Plan("job-00001"))
+	st, removed = g.changes(now)
+	assert.Equal(t, []string{"job-00001"}, removed)
+	assert.Empty(t, st.Jobs)
+	assert.Len(t, g.status(now).Jobs, 2)
+	assert.Equal(t, map[string]int{"a.1": 2}, g.planned)
+	claim(1)
+	st, removed = g.changes(now)
+	assert.Empty(t, st.Jobs, "claims alone are no job")
+	assert.Empty(t, removed)
+}
+
+// BenchmarkGroupRecords_Changes is a screen that is shown again: 10,000 jobs, of which 17 have changed.
+func BenchmarkGroupRecords_Changes(b *testing.B) {
+	g, claim := groupWithJobs(b, 10_000)
+	g.setInstance("instance", registry.Entry{Key: "instance", Owner: "1"})
+	now := coordtest.BubbleStart()
+	g.changes(now)
+	for b.Loop() {
+		for n := range 17 {
+			claim(n * 500)
+		}
+		st, _ := g.changes(now)
+		require.Len(b, st.Jobs, 17)
+	}
+}

@@ -1,0 +1,208 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rota-dev/rota/registry"
+)
+
+// GroupView is the state of a group, kept current by watches. Its methods may be called from several
+// goroutines.
+type GroupView struct {
+	op     *Operator
+	ctx    context.Context // of the followers
+	cancel context.CancelCauseFunc
+	tasks  sync.WaitGroup // the followers
+
+	mu      sync.Mutex
+	records *groupRecords
+	claims  map[string]context.CancelFunc // the followers of claims, by incarnation
+	unread  map[registry.Key]bool         // directories of which no snapshot has arrived
+	ready   chan struct{}                 // closed once unread is empty
+	changed chan struct{}                 // closed and replaced at each change
+	err     error
+}
+
+// Watch returns a view of the group that watches keep current. It waits for the first state, at
+// most until ctx ends. The view outlives ctx; the caller closes it. There is one watch, and one
+// goroutine, for each directory that Group lists. Between changes, they cost nothing.
+func (o *Operator) Watch(ctx context.Context) (*GroupView, error) {
+	if err := o.checkFormat(ctx); err != nil {
+		return nil, fmt.Errorf("watch group: %w", err)
+	}
+	v := &GroupView{
+		op: o, records: o.newGroupRecords(), claims: map[string]context.CancelFunc{}, unread: map[registry.Key]bool{},
+		ready: make(chan struct{}), changed: make(chan struct{}),
+	}
+	v.ctx, v.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	v.mu.Lock()
+	for _, dir := range v.records.directories() {
+		v.startFollower(v.ctx, dir)
+	}
+	v.mu.Unlock()
+	var err error
+	select {
+	case <-v.ready:
+		if err = v.Err(); err == nil {
+			return v, nil
+		}
+	case <-ctx.Done():
+		err = fmt.Errorf("%w: %w", registry.ErrUnavailable, context.Cause(ctx))
+	}
+	v.Close()
+	return nil, fmt.Errorf("watch group: %w", err)
+}
+
+// Status returns the state of the group now. It computes the summaries of the jobs that changed since the
+// last call, and copies those of all.
+func (v *GroupView) Status() GroupStatus {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.records.status(time.Now())
+}
+
+// Changes returns the state of the group now, with only those Jobs that may have changed since the last call
+// of Changes, and the names of the jobs removed since then, sorted. The first call returns all jobs. The
+// cost of a call depends on the number of changed jobs and of instances, not on the number of jobs.
+//
+// All calls on a view together return each change once, so each caller that shows a group needs a view of
+// its own.
+func (v *GroupView) Changes() (st GroupStatus, removed []string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.records.changes(time.Now())
+}
+
+// Changed returns a channel that is closed at the next change of a record, and when the view ends.
+// Call it before Status or Changes to miss no change. Fires come due without a change of a record.
+func (v *GroupView) Changed() <-chan struct{} {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.changed
+}
+
+// Err returns nil while the view is kept current, then the error that ended it, as of
+// registry.Follow.
+func (v *GroupView) Err() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.err
+}
+
+// Close ends the view and waits for its goroutines. Closing twice is legal.
+func (v *GroupView) Close() {
+	v.cancel(registry.ErrClosed)
+	v.tasks.Wait()
+}
+
+// startFollower follows a directory until ctx ends. v.mu is held.
+func (v *GroupView) startFollower(ctx context.Context, dir registry.Key) {
+	select {
+	case <-v.ready:
+	default:
+		v.unread[dir] = true
+	}
+	known := map[registry.Key]bool{}
+	v.tasks.Go(func() {
+		err := registry.Follow(ctx, v.op.reg, dir, func(b registry.Batch) error {
+			v.apply(dir, b, known)
+			return nil
+		})
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		if ctx == v.ctx || v.ctx.Err() == nil && ctx.Err() == nil { // else its incarnation was reaped
+			v.end(err)
+			return
+		}
+		for key := range known {
+			v.records.remove(key)
+		}
+		v.noteRead(dir)
+	})
+}
+
+// end ends the view with an error, unless it has ended already. v.mu is held.
+func (v *GroupView) end(err error) {
+	if v.err == nil {
+		v.err = err
+		v.cancel(err)
+		clear(v.unread)
+		v.closeReady()
+		v.notify()
+	}
+}
+
+// apply applies a batch. known are the keys of dir that were delivered before.
+func (v *GroupView) apply(dir registry.Key, b registry.Batch, known map[registry.Key]bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	gone := b.Deletes
+	if b.Kind == registry.Snapshot {
+		there := make(map[registry.Key]bool, len(b.Puts))
+		for _, e := range b.Puts {
+			there[e.Key] = true
+		}
+		for key := range known {
+			if !there[key] {
+				gone = append(gone, key)
+			}
+		}
+	}
+	for _, key := range gone {
+		delete(known, key)
+		v.records.remove(key)
+	}
+	for _, e := range b.Puts {
+		known[e.Key] = true
+		v.records.put(e)
+	}
+	if dir == v.op.keys.Members() || dir == v.op.keys.Plans() {
+		v.followClaims()
+	}
+	v.noteRead(dir)
+	v.notify()
+}
+
+// followClaims follows the claims of each incarnation of the group, and no others. v.mu is held.
+func (v *GroupView) followClaims() {
+	there := map[string]bool{}
+	for _, inc := range v.records.incarnations() {
+		there[inc] = true
+		if v.claims[inc] == nil {
+			ctx, cancel := context.WithCancel(v.ctx)
+			v.claims[inc] = cancel
+			v.startFollower(ctx, v.op.keys.ClaimsOf(inc))
+		}
+	}
+	for inc, cancel := range v.claims {
+		if !there[inc] {
+			cancel()
+			delete(v.claims, inc)
+		}
+	}
+}
+
+// noteRead notes that a directory was read. v.mu is held.
+func (v *GroupView) noteRead(dir registry.Key) {
+	delete(v.unread, dir)
+	if len(v.unread) == 0 {
+		v.closeReady()
+	}
+}
+
+func (v *GroupView) closeReady() {
+	select {
+	case <-v.ready:
+	default:
+		close(v.ready)
+	}
+}
+
+// notify wakes the receivers of Changed. v.mu is held.
+func (v *GroupView) notify() {
+	close(v.changed)
+	v.changed = make(chan struct{})
+}

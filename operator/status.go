@@ -1,0 +1,427 @@
+package operator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/rota-dev/rota/internal/group/due"
+	"github.com/rota-dev/rota/internal/group/planning"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/registry"
+)
+
+// Status is the recorded state of a job. Lists of shards are in ascending order.
+type Status struct {
+	Job string
+	// Revision is the revision of the stored definition. InForce is that of the newest
+	// definition in the plan. They differ until the leader has applied the stored one. Fires
+	// of earlier definitions may still be due under these.
+	Revision, InForce int
+	// Schedule is the text of the schedule in the newest definition of the plan, or in the
+	// stored one if there is no plan. schedule.Parse parses it.
+	Schedule string
+	// Definition is the definition that Schedule is of, as JSON with the fields of executor.Job. It includes
+	// parameters, which may be secret.
+	Definition json.RawMessage
+	// NextFire is the next scheduled fire. It is zero if there is none, if the job is paused
+	// or its schedule stopped, or if the Operator has no compiler; see WithCompiler. Fires that count from
+	// the ends of runs have none while all shards run.
+	NextFire time.Time
+	// Overdue is the oldest fire that is due for a shard and not claimed: because the shard has no
+	// owner, or its last run has not ended, or its owner is late. It is zero if there is none, if
+	// the job is paused or retiring, or if the Operator has no compiler. Fires that a run on time overlaps do not count if the
+	// job skips them (executor.SkipOverlapping). If fires count from the ends of runs, as with
+	// schedule.Always and FixedDelay, a shard that runs has no due fire, and a run that is to be made again
+	// counts from when it became pending.
+	Overdue time.Time
+	// Leader is the leader of the group.
+	Leader LeaderStatus
+	// Intent is the intent that operators have stored. Paused, ScheduleStopped and Disabled
+	// are the parts of it that the leader has copied into the plan, and so are in force.
+	Intent          Intent
+	Paused          bool
+	ScheduleStopped bool
+	Disabled        []int
+	// GroupPaused reports whether the job is paused in force because the whole group is (Operator.PauseGroup).
+	// Intent has the job's own pause only.
+	GroupPaused bool
+	// Shards is the number of shards of the newest definition in the plan. It is zero if the job has no plan yet:
+	// the leader makes one when a member first offers the job.
+	Shards int
+	// UnofferedSince is since when the job has had neither a live instance that offers it nor an owner of a shard, as
+	// the leader has observed. It is zero otherwise.
+	UnofferedSince time.Time
+	// PerShard has an element for each shard; the index is the shard's number. Until the fires of an earlier
+	// definition with more shards have been claimed or skipped, it also has those.
+	PerShard []ShardStatus
+	// Unowned lists the shards without an owner, Frozen those that are about to move.
+	Unowned, Frozen []int
+	// Reruns are pending runs that are made again, because their owner crashed, handed them
+	// back, or had them fail and they are retried.
+	Reruns []Runs
+	// Triggers are the numbers of pending and running triggers, in ascending order.
+	Triggers []uint64
+	// Backfills are the backfills with fires that have not begun.
+	Backfills []Backfill
+	// Problem names the reason why shards do not run or move; docs/operating/messages.md lists the
+	// texts. It is empty if there is none. Decisions are the latest changes of the plan,
+	// oldest first.
+	Problem   string
+	Decisions []Decision
+	// Counts are totals since the job was created. Ended is the time at which runs last ended,
+	// with or without an error. Failures are the latest failures, oldest first.
+	Counts   Counts
+	Ended    time.Time
+	Failures []Failure
+	// Failing are the shards whose last ended run failed, as far as Failures name them. A shard that runs again
+	// still counts, until the run has ended, if the Operator has a compiler; of jobs whose fires count from the ends of
+	// runs, such as daemons, it does not.
+	Failing []int
+	// Members are the members that offer the job, own shards or have claims, sorted by
+	// incarnation.
+	Members []MemberStatus
+	// Unreadable lists the keys of member and claims records that could not be decoded. The
+	// rest of Status does not include them.
+	Unreadable []registry.Key
+}
+
+// Runs is one run for each of Shards.
+type Runs struct {
+	Shards  []int
+	Fire    time.Time // the scheduled instant, or the time of the trigger
+	Trigger uint64    // the number of the trigger; zero for a scheduled fire
+	Attempt int       // from 1
+	// NotBefore is when a retry may begin at the earliest. It is zero for other attempts.
+	NotBefore time.Time
+}
+
+// Failure describes failed runs of one fire or trigger.
+type Failure struct {
+	Runs           // Shards may be incomplete
+	More int       // the number of failed shards that are not in Shards
+	At   time.Time // when they ended
+	// Error is the error of the first run that failed, cut at 200 bytes.
+	Error string
+	// Again reports that the runs are made again after this failure, by the job's retry policy.
+	Again bool
+
+	lastTrigger uint64 // the greatest trigger that the shards had claimed
+}
+
+// Decision is a change of a plan by a leader.
+type Decision struct {
+	At    time.Time
+	By    string // the leader's name
+	Term  uint64 // the leader's term
+	What  string // the change and its reason, cut at 200 bytes. The text is not stable across versions
+	Again int    // how many times the same decision was made before
+}
+
+// Counts are numbers of runs.
+type Counts struct {
+	Claimed   uint64
+	Succeeded uint64
+	Failed    uint64 // without those that are retried
+	Skipped   uint64 // fires skipped by the misfire or overlap policy, of disabled shards, or of a job without instances
+	Lost      uint64 // runs that a crash ended and that are not made again
+	Unknown   uint64 // runs that may or may not have ended before a crash: the job does not track ends
+	Retried   uint64 // attempts that failed and were followed, or will be, by another
+}
+
+// Waiting describes claimed runs of a job that wait for a worker in an instance.
+type Waiting struct {
+	Shards []int     // in ascending order, perhaps not all
+	More   int       // the number of waiting shards that are not in Shards
+	Since  time.Time // when the first of them began to wait
+	// Behind is the bound that they wait for. The text is not stable across versions.
+	Behind string
+}
+
+// MemberStatus is the recorded state of a member with regard to one job.
+type MemberStatus struct {
+	Instance string
+	Host     string
+	Session  registry.SessionID
+	// Alive reports whether the session existed. Shards of an expired member are reassigned.
+	Alive    bool
+	Draining bool // the instance is shutting down
+	Offers   bool // the member offers the job
+	// Unsupported reports whether the member has registered the job but cannot offer it,
+	// because its version of the program cannot compile a definition in force.
+	Unsupported bool
+	// Revision is the revision of the member's own definition of the job. Differs reports
+	// whether that definition has another revision or content than the stored one, as of the
+	// member's last record. Own names the fields that differ, if the member found the stored one
+	// when it offered the job; of a member that is about to be replaced in a deployment it is empty.
+	Revision int
+	Differs  bool
+	Own      string
+	// LocalDiffers reports whether its part of the job that is not stored is not that of most, as
+	// in JobSummary.
+	LocalDiffers bool
+	Shards       []int  // the shards that it owns
+	Blocked      []int  // shards that it may not own until a function of its earlier session returns
+	Running      []Runs // claimed runs that are not recorded as ended
+	// Waiting lists those of Running that have waited for a worker for longer than 10 s. It is
+	// published at most every 10 s. The zero value means that there are none.
+	Waiting Waiting
+}
+
+// Status returns the recorded state of a job. It is meant for people and dashboards; the state
+// may have changed by the time Status returns.
+//
+// Each record is read at an instant of its own. So a shard that is just moving may appear with
+// two owners or none, and totals may lack the counts of a member that is just being reaped.
+// The cost is one read per member and a few more.
+//
+// Status fails with ErrUnknownJob if no process has stored the job, and with an error that
+// names the key if the job's plan cannot be decoded. The leader and the owners log such a
+// plan, with a remedy.
+//
+// Failures and Decisions hold the latest few; the logs have the earlier ones.
+func (o *Operator) Status(ctx context.Context, job string) (Status, error) {
+	st, err := o.readStatus(ctx, job)
+	if err != nil {
+		return Status{}, fmt.Errorf("status of %q: %w", job, err)
+	}
+	return st, nil
+}
+
+func (o *Operator) readStatus(ctx context.Context, job string) (Status, error) {
+	segment := record.Segment(job)
+	text, def, err := o.readDefinitionText(ctx, segment)
+	if err != nil {
+		return Status{}, err
+	}
+	c, err := o.readControl(ctx, def)
+	if err != nil {
+		return Status{}, err
+	}
+	plan, _, err := o.readPlan(ctx, segment)
+	if err != nil {
+		return Status{}, err
+	}
+	leader, err := o.readLeader(ctx)
+	if err != nil {
+		return Status{}, err
+	}
+	r := &jobRecords{text: text, def: def, control: c, plan: plan, claims: map[string]record.Claims{}}
+	st := Status{Job: job, Revision: def.Revision}
+	members, err := o.readMembers(ctx, &st)
+	if err != nil {
+		return Status{}, err
+	}
+	for inc := range r.owners() {
+		if _, known := members[inc]; !known { // reaped since the plan was read, or unreadable
+			members[inc] = &MemberStatus{Instance: record.InstanceOf(inc), Session: record.SessionOf(inc)}
+		}
+	}
+	for _, inc := range slices.Sorted(maps.Keys(members)) {
+		m := members[inc]
+		claims, err := o.readClaims(ctx, inc, segment, &st)
+		if err != nil {
+			return Status{}, err
+		}
+		m.Shards, m.Running = shardList(r.owners()[inc]), runsOf(claims.Running)
+		if m.Offers || m.Unsupported || len(m.Shards) > 0 || claims.Job != "" {
+			st.Members = append(st.Members, *m)
+		}
+		r.claims[inc] = claims
+	}
+	found := r.status(compilePlan(plan, o.compile), time.Now())
+	found.Leader, found.Members, found.Unreadable = leader, st.Members, st.Unreadable
+	return found, nil
+}
+
+// jobRecords are the records of a job.
+type jobRecords struct {
+	text    json.RawMessage // of the stored definition
+	def     record.Job
+	control *record.Control
+	plan    *record.Plan             // nil if there is none
+	claims  map[string]record.Claims // by incarnation
+}
+
+// owners returns the shards of each owner, by incarnation.
+func (r *jobRecords) owners() map[string]shardset.Set {
+	if r.plan == nil {
+		return nil
+	}
+	return r.plan.Owners
+}
+
+// status returns the Status of a job without the parts that depend on the group: Leader, Members
+// and Unreadable.
+func (r *jobRecords) status(programs map[int]due.Program, now time.Time) Status {
+	st := Status{
+		Job: r.def.Name, Revision: r.def.Revision, Schedule: scheduleOf(r.text), Definition: r.text, Intent: intentOf(r.def.Name, r.control),
+		Triggers: triggerNumbers(r.control.Triggers), Backfills: backfillsOf(r.control.Backfills),
+	}
+	var done planning.JobProgress
+	var counts record.Counts
+	var ended record.Instant
+	var failures record.Failures
+	var handedBack []due.Pending
+	if r.plan != nil {
+		st.addPlan(r.plan)
+		done.Watermarks = r.plan.Watermarks
+		counts, ended, failures = r.plan.Counts, r.plan.Ended, r.plan.Failures
+	}
+	for _, inc := range slices.Sorted(maps.Keys(r.claims)) {
+		claims := r.claims[inc]
+		done.AddClaims(r.owners()[inc], claims)
+		handedBack = append(handedBack, due.HandedBack(&claims, r.owners()[inc]))
+		counts, ended, failures = counts.Add(claims.Counts), max(ended, claims.Ended), failures.With(claims.Failures...)
+	}
+	if r.plan != nil {
+		st.addProgress(r.plan, done)
+		progress, all := due.NewProgress(done.Watermarks, done.Running, due.PendingOf(r.plan, handedBack...)), shardset.Range(0, r.plan.Shards())
+		st.Overdue = due.OldestUnclaimed(r.plan, programs, progress, all, record.InstantOf(now)).Time()
+		st.NextFire = due.NextFire(r.plan, programs, progress, all, now)
+		st.Failing = shardList(due.FailingShards(r.plan, programs, done.Watermarks, done.Running, failures))
+	}
+	if r.control.Retiring != nil { // the leader may not have paused it yet
+		st.Overdue, st.NextFire = time.Time{}, time.Time{}
+	}
+	st.Counts, st.Ended, st.Failures = Counts(counts), ended.Time(), failuresOf(failures)
+	return st
+}
+
+// addPlan adds the content of a plan.
+func (st *Status) addPlan(p *record.Plan) {
+	st.InForce, st.Paused, st.Shards, st.Problem = p.Last().Job().Revision, p.Paused, p.Last().Job().Shards, p.Problem
+	st.GroupPaused, st.UnofferedSince = p.GroupPause != nil, p.Unoffered.Time()
+	all := shardset.Range(0, st.Shards)
+	unowned := all
+	for _, shards := range p.Owners {
+		unowned = unowned.Minus(shards)
+	}
+	st.Unowned, st.Frozen, st.Disabled = shardList(unowned), shardList(p.Frozen.Intersect(all)), shardList(p.Disabled.Intersect(all))
+	st.Definition, st.Schedule, st.ScheduleStopped = p.Last().Def, scheduleOf(p.Last().Def), p.Stopped
+	for _, d := range p.Decisions {
+		st.Decisions = append(st.Decisions, Decision{d.At.Time(), d.By, d.Term, d.What, d.Again})
+	}
+}
+
+// readPlan returns the plan of a job, nil if there is none.
+func (o *Operator) readPlan(ctx context.Context, segment string) (*record.Plan, registry.Rev, error) {
+	key := o.keys.Plan(segment)
+	e, found, err := o.getRecord(ctx, key)
+	if err != nil || !found {
+		return nil, registry.Rev{}, err
+	}
+	p, err := record.DecodePlan(e.Value)
+	if err != nil {
+		return nil, registry.Rev{}, fmt.Errorf("read %s: %w", key, err)
+	}
+	return p, e.Modified, nil
+}
+
+// readMembers returns the status of each member for the job of st, by incarnation. The reads
+// need not be fresh; see readClaims.
+func (o *Operator) readMembers(ctx context.Context, st *Status) (map[string]*MemberStatus, error) {
+	live, err := o.reg.List(ctx, o.keys.Instances(), registry.ReadOptions{})
+	if err != nil {
+		return nil, err
+	}
+	alive := map[registry.SessionID]bool{}
+	for _, e := range live.Entries {
+		alive[e.Owner] = true
+	}
+	all, err := o.reg.List(ctx, o.keys.Members(), registry.ReadOptions{})
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]*MemberStatus, len(all.Entries))
+	var compared []*record.Member
+	for _, e := range all.Entries {
+		m, err := record.Decode[record.Member](e.Value)
+		if err != nil {
+			st.Unreadable = append(st.Unreadable, e.Key)
+			continue
+		}
+		revision, _ := m.Revision(st.Job)
+		other, differs := m.FindOther(st.Job, st.Revision)
+		out[e.Key.Name()] = &MemberStatus{
+			Instance: m.Name, Host: m.Host, Session: m.Session, Alive: alive[m.Session], Draining: m.Draining,
+			Offers: m.Offers(st.Job), Unsupported: slices.Contains(m.Unsupported, st.Job), Revision: revision,
+			Differs: differs, Own: other.Own, Blocked: shardList(m.Blocked[st.Job]),
+			Waiting: waitingOf(m.Waiting[st.Job]),
+		}
+		if alive[m.Session] && !m.Draining {
+			compared = append(compared, &m)
+		}
+	}
+	differing := record.CompareLocal(compared, st.Job)
+	for _, m := range out {
+		m.LocalDiffers = m.Alive && !m.Draining && slices.Contains(differing, m.Instance)
+	}
+	return out, nil
+}
+
+// readClaims returns the claims record of an incarnation, zero if there is none. The plan was
+// read fresh and the reads of a handle never go back in time, so this one need not be fresh.
+func (o *Operator) readClaims(ctx context.Context, incarnation, segment string, st *Status) (record.Claims, error) {
+	key := o.keys.Claims(incarnation, segment)
+	e, err := o.reg.Get(ctx, key, registry.ReadOptions{})
+	switch {
+	case errors.Is(err, registry.ErrNotFound):
+		return record.Claims{}, nil
+	case err != nil:
+		return record.Claims{}, err
+	}
+	c, err := record.DecodeClaims(e.Value)
+	if err != nil {
+		st.Unreadable = append(st.Unreadable, key)
+		return record.Claims{}, nil
+	}
+	return c, nil
+}
+
+func intentOf(job string, c *record.Control) Intent {
+	return Intent{
+		Paused: c.Paused, Disabled: Scope{job, shardList(c.Disabled), c.Instances, c.Hosts}, ScheduleStopped: c.Stopped,
+		Until: c.Until.Time(), HeldBy: actOf(c.HeldBy),
+		Override: overrideOf(c.Override), OverriddenBy: actOf(c.OverriddenBy), RetiredBy: actOf(c.Retiring),
+	}
+}
+
+func shardList(s shardset.Set) []int { return slices.Collect(s.All()) }
+
+func triggerNumbers(triggers []record.Trigger) []uint64 {
+	var out []uint64
+	for _, t := range triggers {
+		out = append(out, t.Number)
+	}
+	return out
+}
+
+func runsOf(groups record.Runs) []Runs {
+	var out []Runs
+	for _, g := range groups {
+		out = append(out, runOf(g))
+	}
+	return out
+}
+
+func runOf(g record.RunGroup) Runs {
+	return Runs{shardList(g.Shards), g.Fire.Time(), g.Trigger, g.Attempt, g.NotBefore.Time()}
+}
+
+func failuresOf(fs record.Failures) []Failure {
+	var out []Failure
+	for _, f := range fs {
+		out = append(out, Failure{runOf(f.RunGroup), f.More, f.At.Time(), f.Error, f.Again, f.LastTrigger})
+	}
+	return out
+}
+
+func waitingOf(w record.Waiting) Waiting {
+	return Waiting{shardList(w.Shards), w.More, w.Since.Time(), w.Behind}
+}
