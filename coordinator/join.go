@@ -16,6 +16,7 @@ import (
 	"github.com/rota-dev/rota/internal/group/claimer"
 	"github.com/rota-dev/rota/internal/group/due"
 	"github.com/rota-dev/rota/internal/group/member"
+	"github.com/rota-dev/rota/internal/group/ownership"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -72,7 +73,7 @@ type Owned struct {
 	Shard, Shards int    // the shard's number, from 0, and the number of shards
 	Fence         uint64 // a fencing token, greater than that of any earlier owner of the shard
 
-	ownership *Ownership
+	ownership *ownership.Access
 }
 
 // Join makes this process an owner of shards until ctx ends. The shards are distributed over
@@ -204,7 +205,7 @@ func (o *ownWork) Start(ctx context.Context, r claimer.Run, shards iter.Seq[int]
 
 // startLocked calls the function of one shard. The caller holds o.mu.
 func (o *ownWork) startLocked(ctx context.Context, r claimer.Run, done func(shard int, err error)) {
-	t := NewOwnership(ctx, o.reg, r.Session, o.keys.Data(ownedJob, r.Shard))
+	t := ownership.NewAccess(ctx, o.reg, r.Session, o.keys.Data(ownedJob, r.Shard))
 	ctx, end := context.WithCancelCause(ctx)
 	o.calls[r.Shard] = end
 	o.calling.Go(func() {
@@ -234,7 +235,7 @@ var errGoexit = errors.New("the call of Own ended in runtime.Goexit")
 
 // Yield is described in Work. A pause and a new definition do not end the ownership of a shard.
 func (o *ownWork) Yield(_ string, shard int, cause error) {
-	if errors.Is(cause, ErrPaused) || errors.Is(cause, ErrNewDefinition) {
+	if errors.Is(cause, ErrPaused) || errors.Is(cause, claimer.ErrNewDefinition) {
 		return
 	}
 	o.mu.Lock()

@@ -5,25 +5,25 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/internal/firelist"
+	"github.com/rota-dev/rota/internal/group/due"
 	"github.com/rota-dev/rota/internal/scheduletext"
 )
 
-// FollowsJobs is described in coordinator.Follower.
+// FollowsJobs is described in due.Follower.
 func (p *program) FollowsJobs() bool { return p.follows }
 
-// DueReleased is described in coordinator.Follower. A fire is due from its release on. So the instants of the
+// DueReleased is described in due.Follower. A fire is due from its release on. So the instants of the
 // releases take the place of the fires for all policies.
-func (p *program) DueReleased(released []coordinator.Release, last, now time.Time) coordinator.Due {
+func (p *program) DueReleased(released []due.Release, last, now time.Time) due.Due {
 	f := newFollowedFires(released, last)
 	q := *p
 	q.times = f.released
 	return f.translate(q.Due(f.last, time.Time{}, now))
 }
 
-// SkipReleased is described in coordinator.Follower.
-func (p *program) SkipReleased(released []coordinator.Release, last, now time.Time) coordinator.Due {
+// SkipReleased is described in due.Follower.
+func (p *program) SkipReleased(released []due.Release, last, now time.Time) due.Due {
 	f := newFollowedFires(released, last)
 	q := *p
 	q.times = f.released
@@ -46,7 +46,7 @@ type followedFires struct {
 	last     time.Time               // before the releases of fires that are not claimed
 }
 
-func newFollowedFires(all []coordinator.Release, last time.Time) followedFires {
+func newFollowedFires(all []due.Release, last time.Time) followedFires {
 	f := followedFires{at: map[time.Time]time.Time{}}
 	for _, r := range all {
 		if r.At.After(last) {
@@ -61,7 +61,7 @@ func newFollowedFires(all []coordinator.Release, last time.Time) followedFires {
 }
 
 // translate returns d with fires in place of the instants of their releases. Wake stays.
-func (f *followedFires) translate(d coordinator.Due) coordinator.Due {
+func (f *followedFires) translate(d due.Due) due.Due {
 	d.Fire, d.Through = f.fireOf(d.Fire), f.fireOf(d.Through)
 	return d
 }

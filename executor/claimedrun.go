@@ -8,18 +8,18 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor/internal/pool"
+	"github.com/rota-dev/rota/internal/group/claimer"
 	"github.com/rota-dev/rota/internal/record"
 )
 
 // claim is what the runs of one claim have in common. It does not change.
 type claim struct {
-	coordinator.Run // without its Shard
-	e               *Executor
-	program         *program
-	names           record.RunNames
-	done            func(shard int, err error) // of coordinator.Work
+	claimer.Run // without its Shard
+	e           *Executor
+	program     *program
+	names       record.RunNames
+	done        func(shard int, err error) // of claimer.Work
 }
 
 // startDelay returns how long the run of a shard waits until its instant of Schedule.Spread, from now.
@@ -35,7 +35,7 @@ func (c *claim) startDelay(shard int, now time.Time) time.Duration {
 }
 
 // errNotBegun is the result of a run that is handed back before its instant.
-var errNotBegun = fmt.Errorf("%w before it began", coordinator.ErrHandedBack)
+var errNotBegun = fmt.Errorf("%w before it began", claimer.ErrHandedBack)
 
 // claimedRun is a claimed run until its end. It is one small allocation, since thousands of shards may have a run at one
 // instant.

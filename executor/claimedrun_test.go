@@ -7,12 +7,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor/internal/pool"
+	"github.com/rota-dev/rota/internal/group/claimer"
+	"github.com/rota-dev/rota/internal/group/member"
 )
 
 func TestClaimedRuns(t *testing.T) {
-	c := &claim{Run: coordinator.Run{Job: "job", Shards: 3}, e: &Executor{member: &coordinator.Member{}}, program: &program{}}
+	c := &claim{Run: claimer.Run{Job: "job", Shards: 3}, e: &Executor{member: &member.Member{}}, program: &program{}}
 	run := func(shard int) *claimedRun { return &claimedRun{claim: c, task: pool.Task{Job: "job", Shard: shard}} }
 	t.Run("a handler runs from its call until its return", func(t *testing.T) {
 		var all claimedRuns

@@ -3,7 +3,8 @@ package executor
 import (
 	"errors"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/internal/group/claimer"
+	"github.com/rota-dev/rota/internal/group/member"
 	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 )
@@ -24,9 +25,9 @@ var (
 	// closed: the run is then handed back.
 	ErrYield = errors.New("run is to yield")
 	// ErrOverlap means that the next fire of the shard is due, and Job.OnOverlap is CancelRunning.
-	ErrOverlap = coordinator.ErrOverlap
+	ErrOverlap = claimer.ErrOverlap
 	// ErrCancelled means that an operator cancelled the run: see operator.Operator.Cancel.
-	ErrCancelled = coordinator.ErrCancelled
+	ErrCancelled = claimer.ErrCancelled
 )
 
 // Errors of this package, for errors.Is.
@@ -35,7 +36,7 @@ var (
 	ErrRunOver = errors.New("run over")
 	// ErrNameTaken means that another live process has the instance's name. The text names the
 	// process and its host.
-	ErrNameTaken = coordinator.ErrNameTaken
+	ErrNameTaken = member.ErrNameTaken
 	// ErrTooManyTriggers means that 64 triggers of the job wait for the leader, which takes up 64 more.
 	ErrTooManyTriggers = operator.ErrTooManyTriggers
 	// ErrTooManyDisabled means that more than 256 instances or 256 hosts would be disabled.

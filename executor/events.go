@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/internal/group/event"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 )
@@ -105,33 +105,33 @@ func publicOutcome(ctx context.Context, how outcome, err error) Outcome {
 }
 
 // memberEvents returns the hooks by which the events of the member reach the observers.
-func (e *Executor) memberEvents() coordinator.Events {
-	return coordinator.Events{
+func (e *Executor) memberEvents() event.Hooks {
+	return event.Hooks{
 		Session: forward(e, func(o *Observer) func(SessionChanged) { return o.SessionChanged },
-			func(s coordinator.SessionEvent, at time.Time) SessionChanged {
+			func(s event.Session, at time.Time) SessionChanged {
 				return SessionChanged{State: SessionState(s.State), ID: string(s.ID), SafeUntil: s.SafeUntil, Err: s.Err, At: at}
 			}),
 		Leadership: forward(e, func(o *Observer) func(LeadershipChanged) { return o.LeadershipChanged },
-			func(l coordinator.LeadershipEvent, at time.Time) LeadershipChanged {
+			func(l event.Leadership, at time.Time) LeadershipChanged {
 				return LeadershipChanged{l.Leading, l.Term, l.Why, at}
 			}),
 		Clock: forward(e, func(o *Observer) func(ClockChanged) { return o.ClockChanged },
-			func(c coordinator.ClockEvent, at time.Time) ClockChanged { return ClockChanged{c.Skewed, c.Ahead, at} }),
+			func(c event.Clock, at time.Time) ClockChanged { return ClockChanged{c.Skewed, c.Ahead, at} }),
 		Shards: forward(e, func(o *Observer) func(ShardsChanged) { return o.ShardsChanged },
-			func(s coordinator.ShardsEvent, at time.Time) ShardsChanged {
+			func(s event.Shards, at time.Time) ShardsChanged {
 				return ShardsChanged{
 					Job: s.Job, Gained: listShards(s.After.Minus(s.Before)), Lost: listShards(s.Before.Minus(s.After)),
 					Moving: listShards(s.FrozenAfter.Minus(s.FrozenBefore)), Owned: s.After.Len(), At: at,
 				}
 			}),
 		Skipped: forward(e, func(o *Observer) func(FiresSkipped) { return o.FiresSkipped },
-			func(s coordinator.SkippedEvent, at time.Time) FiresSkipped {
+			func(s event.Skipped, at time.Time) FiresSkipped {
 				return FiresSkipped{s.Job, SkipReason(s.Reason), listShards(s.Shards), s.Fires, s.From.Time(), s.Through.Time(), at}
 			}),
 		Crashed: e.observeCrashed,
 		Refused: e.refused.count,
 		FireEnded: forward(e, func(o *Observer) func(FireEnded) { return o.FireEnded },
-			func(f coordinator.FireEndedEvent, _ time.Time) FireEnded {
+			func(f event.FireEnded, _ time.Time) FireEnded {
 				return FireEnded{f.Job, f.At.Time(), f.Trigger, f.Shards, f.Failed, f.Skipped, f.Ended.Time(), f.Repeated}
 			}),
 	}
@@ -154,14 +154,14 @@ func queueConverted[In, E any](e *Executor, callback func(*Observer) func(E), co
 }
 
 // observeCrashed reports crashed runs, if there are observers.
-func (e *Executor) observeCrashed(l coordinator.CrashedEvent) {
+func (e *Executor) observeCrashed(l event.Crashed) {
 	if e.observers.observes(func(o *Observer) bool { return o.RunCrashed != nil }) {
 		e.queueCrashed(l)
 	}
 }
 
 // queueCrashed reports crashed runs, as one event in the queue.
-func (e *Executor) queueCrashed(l coordinator.CrashedEvent) {
+func (e *Executor) queueCrashed(l event.Crashed) {
 	at := e.clock().UTC()
 	e.observers.push(func(o *Observer) {
 		if o.RunCrashed == nil {

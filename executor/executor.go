@@ -11,10 +11,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/coordinator/strategy"
 	"github.com/rota-dev/rota/executor/internal/pool"
 	"github.com/rota-dev/rota/internal/contain"
+	"github.com/rota-dev/rota/internal/group/member"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
@@ -109,7 +109,7 @@ type Executor struct {
 	runs       runLog
 	observers  observers
 	refused    refusedClaims
-	member     *coordinator.Member
+	member     *member.Member
 	operator   *operator.Operator // of the member's group, before it has joined and after it has left as well
 	clock      func() time.Time   // of day
 	pool       *pool.Pool
@@ -169,7 +169,7 @@ func New(reg registry.Registry, namespace string, o Options) (*Executor, error) 
 	o.Middleware = slices.Clone(o.Middleware)
 	e := &Executor{reg: reg, opts: o, namespace: namespace, group: cmp.Or(o.Group, "default"), jobs: map[string]*Job{}, withdrawn: map[string]bool{}, followed: map[string]bool{}, stopped: make(chan struct{})}
 	var err error
-	e.member, err = coordinator.NewMember(reg, coordinator.MemberOptions{
+	e.member, err = member.New(reg, member.Options{
 		Namespace: namespace, Group: o.Group, Instance: o.Instance, SessionTTL: o.SessionTTL,
 		MaxClockSkew: o.MaxClockSkew, Clock: o.Clock, RestartGrace: o.RestartGrace, Host: o.Host, Labels: o.Labels, Weight: o.Weight, Strategies: o.Strategies, Logger: o.Logger, Work: work{e}, Events: e.memberEvents(),
 	})

@@ -6,7 +6,7 @@ import "fmt"
 // watermark in the records.
 const maxDelayShards = 1000
 
-// CountsEnds is described in coordinator.EndCounter.
+// CountsEnds is described in due.EndCounter.
 func (p *program) CountsEnds() bool { return p.countsEnds }
 
 // checkEndCounter returns the rules that a definition breaks whose fires count from the ends of runs.

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/internal/group/claimer"
 	"github.com/rota-dev/rota/operator"
 )
 
@@ -191,7 +191,7 @@ func TestHandBack(t *testing.T) {
 	})
 	bubble(t, "lets an error of another cause be a failure, whatever it wraps", func(t *testing.T, f *fleet) {
 		f.start("a", impatient, 1, func(context.Context, *executor.Run) error {
-			return errors.Join(errors.New("of its own"), coordinator.ErrHandedBack)
+			return errors.Join(errors.New("of its own"), claimer.ErrHandedBack)
 		})
 		until(1)
 		assert.Len(t, f.attempts(1)[0], 1)

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/internal/firelist"
+	"github.com/rota-dev/rota/internal/group/due"
 	"github.com/rota-dev/rota/schedule"
 )
 
@@ -319,10 +319,10 @@ func TestProgram_CountsFiresBeyondTheCatchupWindowOnce(t *testing.T) {
 	times := compile(t, schedule)
 	p := newProgram(definitionOf(Job{Name: "job", Schedule: schedule, CatchupWindow: time.Minute}), times)
 	now := begin.Add(150 * time.Minute)
-	due := p.Due(begin, time.Time{}, now)
-	assert.Equal(t, coordinator.Due{Skipped: 2, Expired: 2, Through: begin.Add(2 * time.Hour), Wake: begin.Add(3 * time.Hour)}, due, "long before the next fire")
-	again := p.Due(due.Through, time.Time{}, now.Add(time.Second))
-	assert.Equal(t, coordinator.Due{Wake: begin.Add(3 * time.Hour)}, again)
+	first := p.Due(begin, time.Time{}, now)
+	assert.Equal(t, due.Due{Skipped: 2, Expired: 2, Through: begin.Add(2 * time.Hour), Wake: begin.Add(3 * time.Hour)}, first, "long before the next fire")
+	again := p.Due(first.Through, time.Time{}, now.Add(time.Second))
+	assert.Equal(t, due.Due{Wake: begin.Add(3 * time.Hour)}, again)
 }
 
 func TestFirstOfLast_IsTheFireWithWhichTheLastOnesBegin(t *testing.T) {

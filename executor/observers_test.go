@@ -7,12 +7,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/internal/group/claimer"
+	"github.com/rota-dev/rota/internal/group/event"
 )
 
 func TestObservers_CostNothingIfThereAreNone(t *testing.T) {
 	e := &Executor{clock: time.Now}
-	c := &claim{Run: coordinator.Run{Job: "job"}, e: e, program: &program{}}
+	c := &claim{Run: claimer.Run{Job: "job"}, e: e, program: &program{}}
 	r := &claimedRun{claim: c}
 	events := e.memberEvents()
 	ctx, at := context.Background(), time.Now()
@@ -20,8 +21,8 @@ func TestObservers_CostNothingIfThereAreNone(t *testing.T) {
 		e.observeClaimed(c, 0, at)
 		r.observeBegun()
 		r.observeEnded(ctx, at, runSucceeded, nil)
-		events.Shards(coordinator.ShardsEvent{Job: "job"})
-		events.Skipped(coordinator.SkippedEvent{Job: "job"})
-		events.Crashed(coordinator.CrashedEvent{Job: "job"})
+		events.Shards(event.Shards{Job: "job"})
+		events.Skipped(event.Skipped{Job: "job"})
+		events.Crashed(event.Crashed{Job: "job"})
 	}))
 }

@@ -7,7 +7,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/internal/group/claimer"
+	"github.com/rota-dev/rota/internal/group/due"
 	"github.com/rota-dev/rota/internal/texthash"
 )
 
@@ -79,8 +80,8 @@ func (f retryField) check() error {
 		return fmt.Errorf("has a negative Initial of %v", time.Duration(f.Initial))
 	case f.MaxInterval < f.Initial:
 		return fmt.Errorf("has a MaxInterval of %v, below Initial %v", time.Duration(f.MaxInterval), time.Duration(f.Initial))
-	case time.Duration(f.MaxInterval) > coordinator.MaxRetryDelay:
-		return fmt.Errorf("has a MaxInterval of %v, above %v", time.Duration(f.MaxInterval), coordinator.MaxRetryDelay)
+	case time.Duration(f.MaxInterval) > due.MaxRetryDelay:
+		return fmt.Errorf("has a MaxInterval of %v, above %v", time.Duration(f.MaxInterval), due.MaxRetryDelay)
 	case !(f.Factor >= 1 && f.Factor <= math.MaxFloat32): // also false for NaN
 		return fmt.Errorf("has a Factor of %v, not at least 1", f.Factor)
 	case !(f.Jitter >= 0 && f.Jitter <= 1):
@@ -94,7 +95,7 @@ func (f retryField) check() error {
 func (f retryField) delay(key string, retries int) time.Duration {
 	d := min(float64(f.Initial)*math.Pow(f.Factor, float64(retries)), float64(f.MaxInterval))
 	step := float64(texthash.Sum(fmt.Sprint(key, " ", retries))>>60)/15*2 - 1
-	return min(time.Duration(d*(1+step*f.Jitter)), coordinator.MaxRetryDelay)
+	return min(time.Duration(d*(1+step*f.Jitter)), due.MaxRetryDelay)
 }
 
 // retry returns the retry policy of j. Daemons that fail are begun again by default.
@@ -107,18 +108,18 @@ func (j Job) retry() Retry {
 
 // asRetry returns the error that retryError has made of a run's error, if it did. Nothing wraps it, and one inside
 // an error of a handler does not count.
-func asRetry(err error) (*coordinator.RetryError, bool) {
-	retry, ok := err.(*coordinator.RetryError) //nolint:errorlint // see above
+func asRetry(err error) (*claimer.RetryError, bool) {
+	retry, ok := err.(*claimer.RetryError) //nolint:errorlint // see above
 	return retry, ok
 }
 
 // retryError returns the error to report for a run with context ctx that ended with err: a
-// *coordinator.RetryError if the run is to be retried.
+// *claimer.RetryError if the run is to be retried.
 func (p *program) retryError(ctx context.Context, r *Run, took time.Duration, err error) error {
 	switch {
 	case err == nil, p.Tracking != TrackRuns, p.Retry.Max == 0, p.Retry.Max > 0 && r.Retries >= p.Retry.Max:
 		return err
-	case errors.Is(err, coordinator.ErrHandedBack), errors.Is(context.Cause(ctx), ErrSessionLost), isCancelled(ctx):
+	case errors.Is(err, claimer.ErrHandedBack), errors.Is(context.Cause(ctx), ErrSessionLost), isCancelled(ctx):
 		return err
 	}
 	if _, ok := errors.AsType[*PermanentError](err); ok {
@@ -132,5 +133,5 @@ func (p *program) retryError(ctx context.Context, r *Run, took time.Duration, er
 	if after, ok := errors.AsType[*RetryAfterError](err); ok {
 		delay = max(delay, after.After)
 	}
-	return &coordinator.RetryError{In: min(delay, coordinator.MaxRetryDelay), Err: err}
+	return &claimer.RetryError{In: min(delay, due.MaxRetryDelay), Err: err}
 }

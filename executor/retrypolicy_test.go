@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/internal/group/claimer"
 	"github.com/rota-dev/rota/schedule"
 )
 
@@ -71,17 +71,17 @@ func TestRetry_Error(t *testing.T) {
 		return &program{definition: definitionOf(Job{Name: "job", Retry: r})}
 	}
 	retryIn := func(t *testing.T, err error) time.Duration {
-		var retry *coordinator.RetryError
+		var retry *claimer.RetryError
 		require.ErrorAs(t, err, &retry)
 		return retry.In
 	}
 	t.Run("retries without bound if Max is negative, and up to Max otherwise", func(t *testing.T) {
-		assert.IsType(t, &coordinator.RetryError{}, with(Retry{Max: -1}).retryError(t.Context(), &Run{Retries: 1 << 30}, 0, failed))
-		assert.IsType(t, &coordinator.RetryError{}, with(Retry{Max: 3}).retryError(t.Context(), &Run{Retries: 2}, 0, failed))
+		assert.IsType(t, &claimer.RetryError{}, with(Retry{Max: -1}).retryError(t.Context(), &Run{Retries: 1 << 30}, 0, failed))
+		assert.IsType(t, &claimer.RetryError{}, with(Retry{Max: 3}).retryError(t.Context(), &Run{Retries: 2}, 0, failed))
 		assert.Equal(t, failed, with(Retry{Max: 3}).retryError(t.Context(), &Run{Retries: 3}, 0, failed))
 	})
 	t.Run("leaves a run alone that is handed back", func(t *testing.T) {
-		err := fmt.Errorf("%w: %w", coordinator.ErrHandedBack, failed)
+		err := fmt.Errorf("%w: %w", claimer.ErrHandedBack, failed)
 		assert.Equal(t, err, with(Retry{Max: -1}).retryError(t.Context(), &Run{}, 0, err))
 	})
 	t.Run("takes the longer of the job's delay and that of RetryAfter", func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/internal/group/claimer"
 )
 
 // outcome is the state of a run, for the log.
@@ -55,7 +55,7 @@ func outcomeOf(ctx context.Context, p *program, err error) outcome {
 		return runSucceeded
 	case isPanic(err):
 		return runPanicked
-	case errors.Is(err, coordinator.ErrHandedBack) && p.handsBack():
+	case errors.Is(err, claimer.ErrHandedBack) && p.handsBack():
 		return runHandedBack
 	case errors.Is(context.Cause(ctx), ErrSessionLost):
 		return runLost

@@ -8,7 +8,7 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/internal/group/ownership"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -26,7 +26,7 @@ func (r *Run) Commit(ctx context.Context, ops ...registry.Op) (registry.Rev, err
 	}
 	var rev registry.Rev
 	err := r.gate.write(ctx, "commit", func(ctx context.Context) (err error) {
-		rev, err = r.gate.ownership().Commit(ctx, ops...)
+		rev, err = r.gate.access().Commit(ctx, ops...)
 		return err
 	})
 	return rev, err
@@ -47,7 +47,7 @@ func (r *Run) Checkpoint(ctx context.Context, data []byte, ops ...registry.Op) e
 		r.saved = bytes.Clone(data)
 		return nil
 	}
-	return r.gate.write(ctx, "checkpoint", func(ctx context.Context) error { return r.gate.ownership().Save(ctx, data, ops...) })
+	return r.gate.write(ctx, "checkpoint", func(ctx context.Context) error { return r.gate.access().Save(ctx, data, ops...) })
 }
 
 // Resume returns the data of the latest Checkpoint of the shard, nil if there is none. It is a
@@ -59,7 +59,7 @@ func (r *Run) Resume(ctx context.Context) ([]byte, error) {
 	if r.gate == nil {
 		return bytes.Clone(r.saved), nil
 	}
-	data, err := r.gate.ownership().State(ctx)
+	data, err := r.gate.access().State(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("resume: %w", err)
 	}
@@ -105,17 +105,17 @@ type gate struct {
 	run *claimedRun
 
 	mu     sync.Mutex
-	owned  *coordinator.Ownership // nil before the first use
+	owned  *ownership.Access // nil before the first use
 	closed bool
 }
 
 // ownership returns the access of the run to the registry.
-func (g *gate) ownership() *coordinator.Ownership {
+func (g *gate) access() *ownership.Access {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.owned == nil {
 		e, c := g.run.claim.e, g.run.claim
-		g.owned = coordinator.NewOwnership(g.run.task.Ctx, e.reg, c.Session, e.keys.Data(record.Segment(c.Job), g.run.task.Shard))
+		g.owned = ownership.NewAccess(g.run.task.Ctx, e.reg, c.Session, e.keys.Data(record.Segment(c.Job), g.run.task.Shard))
 		if g.closed {
 			g.owned.Close()
 		}
@@ -145,7 +145,7 @@ func (g *gate) write(ctx context.Context, what string, do func(context.Context) 
 	defer stop()
 	err := do(ctx)
 	switch {
-	case errors.Is(err, coordinator.ErrNotOwner), errors.Is(err, registry.ErrNotApplied) && g.ctx.Err() != nil:
+	case errors.Is(err, ownership.ErrNotOwner), errors.Is(err, registry.ErrNotApplied) && g.ctx.Err() != nil:
 		return fmt.Errorf("%s: %w: %w", what, ErrRunOver, err)
 	case err != nil:
 		return fmt.Errorf("%s: %w", what, err)

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/internal/group/event"
 )
 
 // Stats are the figures of an instance at one instant, for metrics.
@@ -43,15 +43,15 @@ type RefusedClaims struct {
 // refusedClaims counts as RefusedClaims does.
 type refusedClaims struct{ plan, session, record, store atomic.Uint64 }
 
-func (c *refusedClaims) count(e coordinator.RefusedEvent) {
+func (c *refusedClaims) count(e event.Refused) {
 	switch e.Cause {
-	case coordinator.RefusedByPlan:
+	case event.RefusedByPlan:
 		c.plan.Add(1)
-	case coordinator.RefusedBySession:
+	case event.RefusedBySession:
 		c.session.Add(1)
-	case coordinator.RefusedByRecord:
+	case event.RefusedByRecord:
 		c.record.Add(1)
-	case coordinator.RefusedByStore:
+	case event.RefusedByStore:
 		c.store.Add(1)
 	}
 }

@@ -8,17 +8,18 @@ import (
 	"iter"
 	"time"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor/internal/pool"
 	"github.com/rota-dev/rota/internal/firelist"
+	"github.com/rota-dev/rota/internal/group/claimer"
+	"github.com/rota-dev/rota/internal/group/due"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/schedule"
 )
 
-// work is the coordinator.Work of an Executor.
+// work is the claimer.Work of an Executor.
 type work struct{ *Executor }
 
-var _ coordinator.Work = work{}
+var _ claimer.Work = work{}
 
 // program is a compiled definition.
 type program struct {
@@ -29,11 +30,11 @@ type program struct {
 	always, countsEnds, follows bool // as of Schedule
 }
 
-// Compile is described in coordinator.Work.
-func (w work) Compile(def json.RawMessage) (coordinator.Program, error) { return Compile(def) }
+// Compile is described in claimer.Work.
+func (w work) Compile(def json.RawMessage) (due.Program, error) { return Compile(def) }
 
-// Compile is the coordinator.Compiler of the jobs of this package, for Operator.WithCompiler.
-func Compile(def json.RawMessage) (coordinator.Program, error) {
+// Compile is the due.Compiler of the jobs of this package, for Operator.WithCompiler.
+func Compile(def json.RawMessage) (due.Program, error) {
 	d, err := decodeDefinition(def)
 	if err != nil {
 		return nil, err
@@ -50,18 +51,18 @@ func newProgram(d definition, fires *schedule.Timetable) *program {
 	return &program{d, fires, fires, d.Schedule.IsAlways(), d.Schedule.CountsEnds(), d.Schedule.After() != nil}
 }
 
-// Due is described in coordinator.Program.
-func (p *program) Due(last, until, now time.Time) coordinator.Due {
+// Due is described in due.Program.
+func (p *program) Due(last, until, now time.Time) due.Due {
 	expired, last := p.findExpired(last, until, now)
 	o := decideDue(p.times, p.OnMisfire, last, until, now)
 	if expired > 0 && o.through.IsZero() {
 		o.through = last
 	}
-	return coordinator.Due{Fire: o.fire, Missed: o.missed, Skipped: o.skipped + expired, Expired: expired, Through: o.through, Wake: o.next}
+	return due.Due{Fire: o.fire, Missed: o.missed, Skipped: o.skipped + expired, Expired: expired, Through: o.through, Wake: o.next}
 }
 
-// SkipDue is described in coordinator.Program.
-func (p *program) SkipDue(last, until, now time.Time) coordinator.Due {
+// SkipDue is described in due.Program.
+func (p *program) SkipDue(last, until, now time.Time) due.Due {
 	o := decideDue(p.times, RunOnce, last, until, now) // a policy that settles all due fires at once
 	if !o.fire.IsZero() {
 		o.skipped++
@@ -70,11 +71,11 @@ func (p *program) SkipDue(last, until, now time.Time) coordinator.Due {
 			o.next = firelist.Before(p.times.Next(o.through), until)
 		}
 	}
-	return coordinator.Due{Skipped: o.skipped, Through: o.through, Wake: o.next}
+	return due.Due{Skipped: o.skipped, Through: o.through, Wake: o.next}
 }
 
-// Start is described in coordinator.Work.
-func (w work) Start(ctx context.Context, r coordinator.Run, shards iter.Seq[int], done func(shard int, err error)) {
+// Start is described in claimer.Work.
+func (w work) Start(ctx context.Context, r claimer.Run, shards iter.Seq[int], done func(shard int, err error)) {
 	added, p := time.Now(), r.Program.(*program) // made by Compile
 	now := added
 	if w.opts.Clock != nil {
@@ -123,8 +124,8 @@ func handBackError(ctx context.Context, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(context.Cause(ctx), ErrDraining) && !isPanic(err):
-		return fmt.Errorf("%w: %w", coordinator.ErrHandedBack, err)
-	case errors.Is(err, coordinator.ErrHandedBack):
+		return fmt.Errorf("%w: %w", claimer.ErrHandedBack, err)
+	case errors.Is(err, claimer.ErrHandedBack):
 		return errors.New(err.Error()) // a handler must not be able to cause a re-run by its error
 	}
 	return err
@@ -147,9 +148,9 @@ func (c *claim) newRun(shard int) *Run {
 		r.Reason = Retried
 	case c.Rerun:
 		r.Reason = Failover
-	case c.Cause == coordinator.CauseRetry:
+	case c.Cause == claimer.CauseRetry:
 		r.Reason = Retried
-	case c.Cause == coordinator.CauseBackfill:
+	case c.Cause == claimer.CauseBackfill:
 		r.Reason = Backfill
 	case c.Trigger > 0:
 		r.Reason = Triggered

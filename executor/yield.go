@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/rota-dev/rota/coordinator"
+	"github.com/rota-dev/rota/internal/group/claimer"
 )
 
 // yieldSignal asks a claimed run to yield.
@@ -56,7 +56,7 @@ func (s *yieldSignal) setDaemon() {
 func (s *yieldSignal) ask(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.over = s.over || errors.Is(cause, coordinator.ErrPaused) || errors.Is(cause, coordinator.ErrNewDefinition)
+	s.over = s.over || errors.Is(cause, claimer.ErrPaused) || errors.Is(cause, claimer.ErrNewDefinition)
 	if s.wasAsked {
 		return
 	}
@@ -98,7 +98,7 @@ func (p *program) yieldError(ctx context.Context, s *yieldSignal, err error) err
 	case over, !p.handsBack():
 		return nil
 	}
-	return fmt.Errorf("%w: %w", coordinator.ErrHandedBack, ErrYield)
+	return fmt.Errorf("%w: %w", claimer.ErrHandedBack, ErrYield)
 }
 
 // isCancelled reports whether a due fire or an operator has cancelled the run with context ctx.
@@ -107,20 +107,20 @@ func isCancelled(ctx context.Context) bool {
 	return errors.Is(cause, ErrOverlap) || errors.Is(cause, ErrCancelled)
 }
 
-// Yield is described in coordinator.Work. Moves wait for handlers, and runs that have begun go on: a
+// Yield is described in claimer.Work. Moves wait for handlers, and runs that have begun go on: a
 // handler may return early, and make the rest of its work in another run. Only an operator can end a run,
 // or a due fire if the job wants that. A run that waits for its instant of Schedule.Spread is handed back, unless the
 // cause lets the owner claim it again at once.
 func (w work) Yield(job string, shard int, cause error) {
-	if errors.Is(cause, coordinator.ErrCancelled) {
+	if errors.Is(cause, claimer.ErrCancelled) {
 		w.claimed.end(shardOf{job, shard}, ErrCancelled) // no yield: the rest of the run would not be made
 		return
 	}
 	w.claimed.ask(shardOf{job, shard}, cause)
 	switch {
-	case errors.Is(cause, coordinator.ErrOverlap):
+	case errors.Is(cause, claimer.ErrOverlap):
 		w.claimed.end(shardOf{job, shard}, ErrOverlap)
-	case !errors.Is(cause, coordinator.ErrNewDefinition):
+	case !errors.Is(cause, claimer.ErrNewDefinition):
 		w.pool.HandBackDelayed(job, shard)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/internal/group/claimer"
 	"github.com/rota-dev/rota/internal/group/coordtest"
+	"github.com/rota-dev/rota/internal/group/due"
 	"github.com/rota-dev/rota/internal/group/membertest"
 	"github.com/rota-dev/rota/operator"
 )
@@ -49,7 +49,7 @@ func TestOperator_Retry(t *testing.T) {
 		assert.Equal(t, 0, runs[0].Shard)
 		assert.True(t, runs[0].Fire.Equal(minute(1)))
 		assert.EqualValues(t, 1, runs[0].Trigger)
-		assert.Equal(t, coordinator.CauseRetry, runs[0].Cause)
+		assert.Equal(t, claimer.CauseRetry, runs[0].Cause)
 		st, err := o.Status(t.Context(), "job")
 		require.NoError(t, err)
 		assert.EqualValues(t, 3, st.Counts.Succeeded)
@@ -162,7 +162,7 @@ func TestOperator_Backfill(t *testing.T) {
 	minute := func(n int) time.Time { return coordtest.BubbleStart().Add(time.Duration(n) * time.Minute) }
 	compiled := func(g *membertest.Group) *operator.Operator {
 		o, _ := g.NewOperator()
-		return o.WithCompiler(func(json.RawMessage) (coordinator.Program, error) { return coordtest.Minutely{}, nil })
+		return o.WithCompiler(func(json.RawMessage) (due.Program, error) { return coordtest.Minutely{}, nil })
 	}
 	membertest.RunBubble(t, "runs the fires of the window, so many at a time", func(t *testing.T, g *membertest.Group) {
 		a := g.StartWorking("a", membertest.WorkFor(10*time.Second), coordtest.Def("job", 0, 1, ""))
@@ -186,7 +186,7 @@ func TestOperator_Backfill(t *testing.T) {
 		var ran []time.Time
 		for _, r := range append(a.TakeRuns(), b.TakeRuns()...) {
 			ran = append(ran, r.Fire.UTC())
-			assert.Equal(t, coordinator.CauseBackfill, r.Cause)
+			assert.Equal(t, claimer.CauseBackfill, r.Cause)
 			assert.NotZero(t, r.Trigger)
 		}
 		assert.Equal(t, want, ran)

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/internal/group/claimer"
 	"github.com/rota-dev/rota/internal/group/coordtest"
+	"github.com/rota-dev/rota/internal/group/due"
 	"github.com/rota-dev/rota/internal/group/membertest"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
@@ -24,7 +24,7 @@ import (
 )
 
 // groupOf returns the state of the group, and checks that each job's agrees with its Status.
-func groupOf(g *membertest.Group, compile coordinator.Compiler) operator.GroupStatus {
+func groupOf(g *membertest.Group, compile due.Compiler) operator.GroupStatus {
 	g.T.Helper()
 	o, _ := g.NewOperator()
 	if compile != nil {

@@ -16,7 +16,7 @@ func TestNilRegistry(t *testing.T) {
 			_, err := member.New(nil, member.Options{Namespace: "test"})
 			return err
 		},
-		"NewOperator": func(context.Context) error {
+		"New": func(context.Context) error {
 			_, err := New(nil, "test", "")
 			return err
 		},

@@ -103,9 +103,9 @@ var guardSites = []guardSite{
 	{"Member.restoreIntent Create", []string{"operate: first control"}},
 	{"Member.restoreIntent Set", []string{"operate: set other"}},
 
-	{"Writes.commitThen Alive", []string{"save: alive", "operate: alive"}},
-	{"Ownership.Save Create", []string{"save: first state"}},
-	{"Ownership.Save Set", []string{"save: set state"}},
+	{"writes.commitThen Alive", []string{"save: alive", "operate: alive"}},
+	{"Access.Save Create", []string{"save: first state"}},
+	{"Access.Save Set", []string{"save: set state"}},
 
 	{"campaign.resign Alive", []string{"check: alive"}},
 	{"Leader.restoreDefinitions At", []string{"restore: leader as known"}},

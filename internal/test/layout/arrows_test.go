@@ -28,7 +28,7 @@ var reach = []struct {
 	{"operator", []string{"registry", "coordinator/strategy", "internal/group/...", "internal/count", "internal/jobname", "internal/parallel", "internal/record", "internal/scheduletext", "internal/shardset"}},
 	{"coordinator/...", []string{"registry", "lock", "coordinator/...", "internal/group/...", "internal/contain", "internal/count", "internal/jobname", "internal/parallel", "internal/record", "internal/scheduletext", "internal/shardset"}},
 	{"schedule", []string{"internal/firelist", "internal/jobname", "internal/scheduletext", "internal/texthash", "github.com/robfig/cron/v3"}}, // knows no fleet
-	{"executor/...", []string{"registry", "schedule", "operator", "coordinator/...", "executor/...", "internal/contain", "internal/count", "internal/firelist", "internal/jobname", "internal/record", "internal/scheduletext", "internal/shardset", "internal/texthash"}},
+	{"executor/...", []string{"registry", "schedule", "operator", "coordinator/...", "executor/...", "internal/group/...", "internal/contain", "internal/count", "internal/firelist", "internal/jobname", "internal/record", "internal/scheduletext", "internal/shardset", "internal/texthash"}},
 	{"history/sqltest", nil},
 	{"handler", []string{"executor", "registry", "internal/contain", "github.com/robfig/cron/v3"}},
 	{"history", []string{"executor", "internal/contain"}},
@@ -68,8 +68,8 @@ var reach = []struct {
 	{"examples/...", []string{"registry/...", "schedule", "operator", "coordinator", "executor", "handler", "rotatest", "github.com/robfig/cron/v3"}},
 }
 
-// usersOfGroup are the packages that may import the decisions and loops of a group. All others see them through coordinator and operator.
-var usersOfGroup = []string{"operator", "coordinator/...", "internal/group/...", "internal/test/..."}
+// usersOfGroup are the packages that may import the decisions and loops of a group. All others see them through these.
+var usersOfGroup = []string{"executor", "operator", "coordinator/...", "internal/group/...", "internal/test/..."}
 
 func arrowsPointDown(tr *tree) (faults []string) {
 	for _, s := range tr.sources {

@@ -20,7 +20,7 @@ var promises = []struct {
 		{"registry/memory/x.go": `package memory; import _ "example.org/m/internal/x"`},
 		{"conformance/x.go": `package conformance; import _ "example.org/m/registry/memory"`},
 		{"coordinator/x.go": `package coordinator; import _ "example.org/m/executor"`},
-		{"executor/x.go": `package executor; import _ "example.org/m/internal/group/planning"`},
+		{"handler/x.go": `package handler; import _ "example.org/m/internal/group/planning"`},
 		{"coordinator/x.go": `package coordinator; import _ "example.org/m/registry/memory"`},
 		{"executor/x.go": `package executor; import _ "example.org/m/rotatest"`},
 		{"executor/x.go": `package executor; import _ "example.org/m/cmd/rota"`},

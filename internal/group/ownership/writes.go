@@ -1,4 +1,4 @@
-package coordinator
+package ownership
 
 import (
 	"context"
@@ -10,14 +10,13 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// ErrNotOwner means that this process no longer owns the shard: the call of Config.Own or of
-// the run's function has returned, or the session has ended. Nothing was written.
+// ErrNotOwner is coordinator.ErrNotOwner.
 var ErrNotOwner = errors.New("not the owner any more")
 
-// Writes commits transactions for the owner of a shard. Each has the condition that the
+// writes commits transactions for the owner of a shard. Each has the condition that the
 // session is alive, which refuses transactions that arrive after the session has expired. The
 // shard is released after Close, so none arrives after a move.
-type Writes struct {
+type writes struct {
 	session context.Context // ends with the session, or with all work of this process under it
 	id      registry.SessionID
 	reg     registry.Registry
@@ -27,22 +26,22 @@ type Writes struct {
 	sent sync.WaitGroup // transactions whose outcome is not known
 }
 
-// NewWrites returns Writes for the session id. Ctx must end with the session; for a Run, it
+// newWrites returns Writes for the session id. Ctx must end with the session; for a Run, it
 // is the context that Work.Start received.
-func NewWrites(ctx context.Context, reg registry.Registry, id registry.SessionID) *Writes {
-	return &Writes{session: ctx, id: id, reg: reg}
+func newWrites(ctx context.Context, reg registry.Registry, id registry.SessionID) *writes {
+	return &writes{session: ctx, id: id, reg: reg}
 }
 
 // Commit applies ops in one transaction. After Close, or after the session has ended, it fails
 // with ErrNotOwner. If ctx ends during the call, the error wraps registry.ErrUnknownOutcome,
 // and Close waits until the outcome is known or the session has ended. The Index of a
 // *registry.ConflictError counts within ops.
-func (w *Writes) Commit(ctx context.Context, ops ...registry.Op) (registry.Rev, error) {
+func (w *writes) Commit(ctx context.Context, ops ...registry.Op) (registry.Rev, error) {
 	return w.commitThen(ctx, ops, func(registry.Rev, error) {})
 }
 
 // Close makes further commits fail, and waits for those in flight. It may be called again.
-func (w *Writes) Close() {
+func (w *writes) Close() {
 	w.mu.Lock()
 	w.over = true
 	w.mu.Unlock()
@@ -51,7 +50,7 @@ func (w *Writes) Close() {
 
 // beginWrite reports whether a transaction may be sent. If so, the caller must call sent.Done
 // when its outcome is known.
-func (w *Writes) beginWrite() bool {
+func (w *writes) beginWrite() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.over || w.session.Err() != nil {
@@ -63,7 +62,7 @@ func (w *Writes) beginWrite() bool {
 
 // commitThen is Commit with a callback: settled is called once, when the outcome is known or
 // can no longer become known. That may be after commitThen has returned.
-func (w *Writes) commitThen(ctx context.Context, ops []registry.Op, settled func(registry.Rev, error)) (registry.Rev, error) {
+func (w *writes) commitThen(ctx context.Context, ops []registry.Op, settled func(registry.Rev, error)) (registry.Rev, error) {
 	var err error
 	if !w.beginWrite() {
 		err = ErrNotOwner
@@ -95,7 +94,7 @@ func (w *Writes) commitThen(ctx context.Context, ops []registry.Op, settled func
 }
 
 // explainWriteError translates the error of a transaction for the caller of Commit.
-func (w *Writes) explainWriteError(err error) error {
+func (w *writes) explainWriteError(err error) error {
 	refusal, refused := batch.FindConflict(err)
 	switch {
 	case err == nil, errors.Is(err, registry.ErrUnknownOutcome):
