@@ -27,7 +27,7 @@ func TestOperatingPage_HasEveryProblem(t *testing.T) {
 			documented = append(documented, cells[0])
 		}
 	}
-	texts := problemTexts(sourcesBelow(t, "../coordinator"))
+	texts := problemTexts(slices.Concat(sourcesBelow(t, "../coordinator"), sourcesBelow(t, "../internal/group")))
 	assert.Greater(t, len(texts), 8)
 	slices.Sort(documented)
 	assert.Equal(t, slices.Compact(slices.Sorted(slices.Values(texts))), documented)
