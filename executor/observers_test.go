@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -24,4 +25,15 @@ func TestObservers_CostNothingIfThereAreNone(t *testing.T) {
 		events.Skipped(coordinator.SkippedEvent{Job: "job"})
 		events.Crashed(coordinator.CrashedEvent{Job: "job"})
 	}))
+}
+
+func TestObservers_CloseReturnsWithTheLastCallback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q observers
+		q.add(Observer{})
+		q.push(func(*Observer) { time.Sleep(deliveryTimeout / 10) })
+		began := time.Now()
+		q.close()
+		assert.Equal(t, deliveryTimeout/10, time.Since(began))
+	})
 }
