@@ -122,6 +122,18 @@ func TestClaimer_AppliesTheRecordOfTheNamespace(t *testing.T) {
 	})
 }
 
+func TestClaimer_WritesTheNextCopyOfEndsAtTheRevisionOfTheLast(t *testing.T) {
+	c := New(Config{Session: &fixedSession{state: registry.SessionConnected}, Blocked: &BlockedShards{}}, nil)
+	j := &JobState{Segment: "job"}
+	for seq := range uint64(3) {
+		c.WritesInFlight = 1
+		written := registry.Rev{Seq: seq + 1}
+		e := &PendingWrite{Job: j, ends: []byte("{}")}
+		require.NoError(t, c.ApplyResult(t.Context(), WriteResult{Load: batch.Load[*PendingWrite]{Parts: []*PendingWrite{e}}, Rev: written}))
+		assert.Equal(t, written, j.EndsRev)
+	}
+}
+
 func TestClaimer_StartsNothingInAStoreThatWasSetBack(t *testing.T) {
 	for seq, want := range map[uint64]error{8: registry.ErrSessionLost, 9: registry.ErrSessionLost, 10: nil} {
 		work := &startedRuns{}
