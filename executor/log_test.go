@@ -120,7 +120,7 @@ func TestLog_Runs(t *testing.T) {
 		require.NoError(t, e.Register(executor.Job{
 			Name: "deaf", Schedule: schedule.Every(time.Hour), Timeout: time.Second,
 			Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error {
-				time.Sleep(10 * time.Minute)
+				time.Sleep(31 * time.Minute)
 				return nil
 			}),
 		}))
@@ -137,9 +137,11 @@ func TestLog_Runs(t *testing.T) {
 		time.Sleep(9 * time.Minute)
 		assert.Len(t, overdue(), 4)
 		assert.Empty(t, log.lines("handler returned"))
+		time.Sleep(20 * time.Minute) // 5 s, 20 s, 65 s, 200 s, 605 s, then each 10 min
+		assert.Len(t, overdue(), 6)
 		time.Sleep(2 * time.Minute)
-		assert.Len(t, overdue(), 4)
-		returned := log.lines("level=INFO", `msg="handler returned after its time-out"`, "took=10m0s")
+		assert.Len(t, overdue(), 7)
+		returned := log.lines("level=INFO", `msg="handler returned after its time-out"`, "took=31m0s")
 		assert.Len(t, returned, 1)
 	})
 }

@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -25,4 +26,15 @@ func TestObservers_CostNothingIfThereAreNone(t *testing.T) {
 		events.Skipped(event.Skipped{Job: "job"})
 		events.Crashed(event.Crashed{Job: "job"})
 	}))
+}
+
+func TestObservers_CloseReturnsWithTheLastCallback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q observers
+		q.add(Observer{})
+		q.push(func(*Observer) { time.Sleep(deliveryTimeout / 10) })
+		began := time.Now()
+		q.close()
+		assert.Equal(t, deliveryTimeout/10, time.Since(began))
+	})
 }

@@ -1229,8 +1229,16 @@ func TestLock_FailsWhereTheRegistryRefuses(t *testing.T) {
 		h := a.acquire()
 		reg.txn = registry.ErrQuota
 		require.ErrorIs(t, h.Release(t.Context()), registry.ErrQuota)
+		b := newContender(t, s, "b")
+		w := b.startAcquire(t.Context())
+		w.requireWaiting()
+		releaseWatch := s.HoldWatch("b")
 		reg.txn = nil
 		release(t, h)
+		owner := get(t, clientOf(t, s, "c"), "locks/a/owner")
+		require.Contains(t, string(owner.Value), string(b.session.ID()), "it passes to who waits by now")
+		releaseWatch()
+		w.acquired()
 	})
 
 	inBubble(t, "the deletion of a place, and returns both errors", func(t *testing.T, s *memory.Server) {

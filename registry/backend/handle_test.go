@@ -45,6 +45,12 @@ func TestHandle_Begin(t *testing.T) {
 			<-call.Done()
 			require.ErrorIs(t, CallError(call, errors.New("remark")), errCause)
 		},
+		"a call that has ended keeps nothing alive that waits for its context": func(t *testing.T, h *Handle) {
+			call, end, err := h.Begin(t.Context())
+			require.NoError(t, err)
+			end()
+			require.ErrorIs(t, call.Err(), context.Canceled)
+		},
 		"a call ends with its caller's deadline": func(t *testing.T, h *Handle) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()

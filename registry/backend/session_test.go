@@ -275,6 +275,19 @@ func TestSession(t *testing.T) {
 			<-s.Lost()
 			require.ErrorIs(t, s.Err(), cause)
 		},
+		"does not hurry the next renewal if one before the last fails": func(t *testing.T, st *store) {
+			st.answer = func(context.Context) error {
+				time.Sleep(1500 * time.Millisecond)
+				return errors.New("cause")
+			}
+			s := st.newSession()
+			st.sleepUntil(3500 * time.Millisecond)
+			st.set(func() { st.answer = confirmAfter(2 * second) })
+			s.Disconnected()
+			s.Reconnected()
+			st.sleepUntil(7 * second)
+			require.Equal(t, []time.Duration{3000, 3500, 6500}, milliseconds(st.renewals))
+		},
 		"is suspended when the connection breaks, until a later renewal is confirmed": func(t *testing.T, st *store) {
 			st.answer = confirmAfter(2 * second)
 			s := st.newSession()

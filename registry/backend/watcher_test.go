@@ -135,6 +135,26 @@ func TestHandle_Watch(t *testing.T) {
 			require.Equal(t, delta(4, []registry.Entry{entry("b", 3)}, "a"), nextOf(t, w))
 			requireNoBatch(t, w)
 		},
+		"goes on from the last change that was read when a request fails": func(t *testing.T, h *Handle, d *directory) {
+			s := d.source()
+			var asked []uint64
+			changes := s.Changes
+			s.Changes = func(ctx context.Context, after registry.Rev) ([]Change, registry.Rev, error) {
+				asked = append(asked, after.Seq)
+				return changes(ctx, after)
+			}
+			w, err := h.Watch(t.Context(), "", s)
+			require.NoError(t, err)
+			d.set("a")
+			synctest.Wait()
+			d.fail(errors.New("cause"))
+			synctest.Wait()
+			d.fail(nil)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			require.Equal(t, []uint64{0, 1, 1}, asked)
+			require.NoError(t, w.Close())
+		},
 		"needs no function that closes its source": func(t *testing.T, h *Handle, d *directory) {
 			s := d.source()
 			s.Close = nil

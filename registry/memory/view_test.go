@@ -32,6 +32,14 @@ func TestIsolate(t *testing.T) {
 		heal()
 		require.Equal(t, "new", get(t, a, "d/k"))
 	})
+	bubble(t, "plain reads return that state if the member also falls behind", func(t *testing.T, s *memory.Server) {
+		a, b := connect(t, s, "a"), connect(t, s, "b")
+		rev := create(t, b, "k", "old")
+		s.Isolate("a")
+		apply(t, b, registry.Set("k", rev, []byte("new")))
+		s.Lag("a")
+		require.Equal(t, "old", get(t, a, "k"))
+	})
 	bubble(t, "other calls fail after CallTimeout", func(t *testing.T, s *memory.Server) {
 		a, b := connect(t, s, "a"), connect(t, s, "b")
 		s.Isolate("a")

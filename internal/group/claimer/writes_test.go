@@ -122,6 +122,33 @@ func TestClaimer_AppliesTheRecordOfTheNamespace(t *testing.T) {
 	})
 }
 
+func TestClaimer_ForgetsTheMovesOfADeletedPlan(t *testing.T) {
+	keys, err := record.NewKeys("test", "default")
+	require.NoError(t, err)
+	log, plan := slog.New(slog.DiscardHandler), coordtest.PlanOfOwnShards(t, 1)
+	plan.Frozen = shardset.Of(0)
+	plans := feed.New(keys.Plans(), log, func(registry.Entry) (*record.Plan, error) { return plan, nil })
+	c := New(Config{Me: "me", Keys: keys, Reg: memory.New().Client("a"), Work: &startedRuns{}, Log: log, SetSupported: func(string, bool) {}}, plans)
+	plans.RecordWrite("job", registry.Rev{Seq: 1}, plan)
+	c.ApplyPlans(t.Context())
+	require.Len(t, c.Frozen, 1)
+	plans.ApplyBatch(registry.Batch{Kind: registry.Delta, Rev: registry.Rev{Seq: 2}, Deletes: []registry.Key{keys.Plan("job")}})
+	c.ApplyPlans(t.Context())
+	assert.Empty(t, c.Frozen, "else no end of any job would wait for others")
+}
+
+func TestClaimer_WritesTheNextCopyOfEndsAtTheRevisionOfTheLast(t *testing.T) {
+	c := New(Config{Session: &fixedSession{state: registry.SessionConnected}, Blocked: &BlockedShards{}}, nil)
+	j := &JobState{Segment: "job"}
+	for seq := range uint64(3) {
+		c.WritesInFlight = 1
+		written := registry.Rev{Seq: seq + 1}
+		e := &PendingWrite{Job: j, ends: []byte("{}")}
+		require.NoError(t, c.ApplyResult(t.Context(), WriteResult{Load: batch.Load[*PendingWrite]{Parts: []*PendingWrite{e}}, Rev: written}))
+		assert.Equal(t, written, j.EndsRev)
+	}
+}
+
 func TestClaimer_StartsNothingInAStoreThatWasSetBack(t *testing.T) {
 	for seq, want := range map[uint64]error{8: registry.ErrSessionLost, 9: registry.ErrSessionLost, 10: nil} {
 		work := &startedRuns{}

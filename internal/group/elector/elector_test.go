@@ -1,6 +1,7 @@
 package elector
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 
@@ -58,4 +59,39 @@ func TestElector_DrainingSuccessorIsLastButAcceptsAtOnce(t *testing.T) {
 	assert.Equal(t, election.TakeSeat, step)
 	_, other := o.State.NextStep("c.C", "C", 1)
 	assert.Greater(t, wait, other)
+}
+
+func TestElector_CountsConflictsOfOneVacancy(t *testing.T) {
+	o := NewLeadingElector(t)
+	r := o.Feed.NewReader(func() {})
+	defer r.Close()
+	o.conflicts = 7
+	o.Feed.RecordWrite(o.Self.Keys.Seat().Name(), registry.Rev{Seq: o.State.SeatRev.Seq + 1}, registry.Entry{})
+	o.ReadFeed(r)
+	assert.Zero(t, o.conflicts, "attempts on the next vacancy do not wait for those on the last")
+}
+
+// afterTxn calls f between a commit and its answer.
+type afterTxn struct {
+	registry.Registry
+	f func()
+}
+
+func (a afterTxn) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) {
+	rev, err := a.Registry.Txn(ctx, t)
+	a.f()
+	return rev, err
+}
+
+func TestElector_KeepsANewerSeatRecordThanItsWrite(t *testing.T) {
+	o := NewLeadingElector(t)
+	newer := registry.Rev{Seq: o.State.SeatRev.Seq + 9}
+	o.Self.Reg = afterTxn{o.Self.Reg, func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.State.SeatRev, o.State.Successors = newer, []string{"c.C"}
+	}}
+	require.NoError(t, o.PublishSeat(t.Context(), []string{"b.B"}, skew.Notice{}, false))
+	assert.Equal(t, newer, o.State.SeatRev)
+	assert.Equal(t, []string{"c.C"}, o.State.Successors)
 }
