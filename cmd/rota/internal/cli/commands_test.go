@@ -81,6 +81,7 @@ func TestExitCodes(t *testing.T) {
 			"next --cron '0 25 * * *'":                        {exit.Usage, "cron 0 25 * * *"},
 			"next --cron '0 5 * * *' --in Mars":               {exit.Usage, "Mars"},
 			"next settle --count 0":                           {exit.Usage, "--count is 0"},
+			"next settle --count 10001":                       {exit.Usage, "--count is 10001, above 10000"},
 			"jobs --registry memory":                          {exit.Usage, "the registry memory exists within one process"},
 			"jobs --registry consul://a":                      {exit.Usage, "the scheme must be etcd:// or zk://"},
 			"jobs --context nosuch":                           {exit.Usage, `there is no context "nosuch"`},

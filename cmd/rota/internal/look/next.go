@@ -17,6 +17,9 @@ import (
 	"github.com/rota-dev/rota/schedule"
 )
 
+// maxCount bounds --count.
+const maxCount = 10_000
+
 // nextOptions are the flags of next.
 type nextOptions struct {
 	cron, quartz, schedule, in string
@@ -39,6 +42,9 @@ that schedule, and needs no registry.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.count < 1 {
 				return exit.Usagef("--count is %d, below 1", o.count)
+			}
+			if o.count > maxCount {
+				return exit.Usagef("--count is %d, above %d", o.count, maxCount)
 			}
 			if len(args) == 0 {
 				return c.showSchedule(cmd, &o)

@@ -149,6 +149,9 @@ only if --label gives its labels. With --no-lookup they need not exist.`,
 			if fires < 1 {
 				return exit.Usagef("--fires is %d, below 1", fires)
 			}
+			if fires > maxFires {
+				return exit.Usagef("--fires is %d, above %d", fires, maxFires)
+			}
 			o := &options{schemes: schemes, env: os.Environ(), labels: labels, secrets: &secret.Masker{}, log: slog.New(slog.DiscardHandler)}
 			host := jobsfile.Host{Schemes: schemes}
 			if !noLookup {

@@ -123,6 +123,7 @@ func TestValidate(t *testing.T) {
 		"a program without labels":    {[]string{elsewhere}, "is valid", exit.OK},
 		"a program, not looked up":    {[]string{elsewhere, "--label", "gpu=yes", "--no-lookup"}, "is valid", exit.OK},
 		"no fires":                    {[]string{writeFile(t, hello), "--fires", "0"}, "--fires is 0, below 1", exit.Usage},
+		"too many fires":              {[]string{writeFile(t, hello), "--fires", "1001"}, "--fires is 1001, above 1000", exit.Usage},
 		"a directory of all":          {[]string{inOpenDirectory(t, 0o777)}, "and so replace the file", exit.OK},
 		"a job without fires":         {[]string{writeFile(t, "jobs:\n  a: {at: 2020-01-01T00:00:00Z, command: [/bin/echo]}\n")}, "warning: job \"a\" has no fires from now on", exit.OK},
 		"a job whose time is over":    {[]string{writeFile(t, "jobs:\n  a: {every: 1m, until: 2020-01-01T00:00:00Z, command: [/bin/echo]}\n")}, "warning: job \"a\" has no fires from now on", exit.OK},

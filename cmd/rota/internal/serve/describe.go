@@ -21,6 +21,9 @@ const (
 	firesWidth    = 24
 )
 
+// maxFires bounds the fires of a job that are shown.
+const maxFires = 1000
+
 // describe returns a table of the jobs of a file, with their next fires after now, and where an instance would join.
 func describe(path string, f *jobsfile.File, t target, fires int, now time.Time) (string, error) {
 	rows := [][]string{{"JOB", "SHARDS", "SCHEDULE", "DIGEST", "NEXT FIRES"}}
