@@ -134,7 +134,7 @@ func (v HistoryRuns) Screen(t Times) Screen {
 	}
 	table := Table{Columns: columns("SHARD", "FIRE", "TRY", "~INSTANCE", "ENDED", "TOOK", "OUTCOME", "~ERROR", "+REASON", "+FENCE", "+ITEMS", "+TRACE")}
 	for _, r := range v.Runs {
-		fire, took := t.exactly(r.Fire), "-"
+		fire, took := t.fire(r.Fire), "-"
 		if r.Trigger != 0 {
 			fire = fmt.Sprintf("%s #%d", fire, r.Trigger)
 		}
@@ -161,7 +161,7 @@ func (v HistoryRuns) Screen(t Times) Screen {
 
 // tailOf returns the output of a run.
 func tailOf(r *history.Run, t Times) Section {
-	s := Section{Title: fmt.Sprintf("shard %d, %s, attempt %d", r.Shard, t.exactly(r.Fire), r.Attempt), Lines: []string{"  no output kept"}}
+	s := Section{Title: fmt.Sprintf("shard %d, %s, attempt %d", r.Shard, t.fire(r.Fire), r.Attempt), Lines: []string{"  no output kept"}}
 	if r.Trigger != 0 {
 		s.Title += fmt.Sprintf(", trigger %d", r.Trigger)
 	}
