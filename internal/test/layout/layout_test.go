@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"testing"
@@ -118,12 +119,26 @@ var promises = []struct {
 		{"registry/x.go": `package registry; func f() { log.Debug("full") }`, "docs/x.md": "It logs WARN `fuller ...`."},
 		{"registry/x.go": `package registry; func f() { log.Debug("full") }`, "docs/x.md": `level=DEBUG msg="not full"`},
 	}},
+	{"packages are small", packagesAreSmall, []map[string]string{manyFiles("executor")}},
+	{"comments name files that exist", commentsNameFiles, []map[string]string{
+		{"registry/x.go": "package registry\n\n// F is in gone.go.\nfunc F() {}"},
+		{"registry/x_test.go": "package registry // see gone.go"},
+	}},
 	{"links have targets", linksLeadSomewhere, []map[string]string{
 		{"docs/x.md": "[x](../nowhere.md#part)"},
 		{"docs/x.md": "# Part\n[x](#parts)"},
 		{"docs/x.md": "[x](a.md#part)"},
 		{"docs/x.md": "```\n# Part\n```\n[x](#part)"},
 	}},
+}
+
+// manyFiles returns more files of a package than are allowed.
+func manyFiles(dir string) map[string]string {
+	files := map[string]string{}
+	for i := range mostFiles + 1 {
+		files[fmt.Sprintf("%s/f%d.go", dir, i)] = "package " + dir
+	}
+	return files
 }
 
 // repository is the root of the repository.

@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -179,6 +180,45 @@ func modulePathIsWrittenOnce(tr *tree) (faults []string) {
 		}
 		if n > 0 {
 			faults = append(faults, fmt.Sprintf("%s: names the module's path, %d times", p, n))
+		}
+	}
+	return faults
+}
+
+// mostFiles is the number of files of a package that a reader can still survey.
+const mostFiles = 30
+
+// packagesAreSmall counts production files. The suite has a file for each group of cases.
+func packagesAreSmall(tr *tree) (faults []string) {
+	count := map[string]int{}
+	for _, s := range tr.sources {
+		if !s.isTest() {
+			count[s.dir()]++
+		}
+	}
+	for _, dir := range slices.Sorted(maps.Keys(count)) {
+		if n := count[dir]; n > mostFiles && dir != "conformance" {
+			faults = append(faults, fmt.Sprintf("%s has %d files, above %d: give a part of it a package of its own", dir, n, mostFiles))
+		}
+	}
+	return faults
+}
+
+var fileName = regexp.MustCompile(`\b[a-z][a-z0-9_]*\.go\b`)
+
+// commentsNameFiles finds the names of Go files in comments that no directory has.
+func commentsNameFiles(tr *tree) (faults []string) {
+	known := map[string]bool{}
+	for p := range tr.files {
+		known[path.Base(p)] = true
+	}
+	for _, s := range tr.sources {
+		for _, c := range s.file.Comments {
+			for _, name := range fileName.FindAllString(c.Text(), -1) {
+				if !known[name] {
+					faults = append(faults, fmt.Sprintf("%s: a comment names %s, which does not exist", s.path, name))
+				}
+			}
 		}
 	}
 	return faults
