@@ -3,8 +3,6 @@ package executor
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -40,21 +38,4 @@ func parseShardParam(item string) (shard int, value string, err error) {
 		return 0, "", fmt.Errorf("the shard is not a number from 0 to %d", maxShards-1)
 	}
 	return shard, strings.TrimSpace(value), nil
-}
-
-// FormatShardParams is the inverse of ParseShardParams, with the shards in ascending order. It
-// fails if a value contains a comma, or begins or ends with a space.
-func FormatShardParams(params map[int]string) (string, error) {
-	var line strings.Builder
-	for i, shard := range slices.Sorted(maps.Keys(params)) {
-		value := params[shard]
-		if strings.Contains(value, ",") || strings.TrimSpace(value) != value {
-			return "", fmt.Errorf("format shard params: %.100q of shard %d has a comma, or spaces at its ends", value, shard)
-		}
-		if i > 0 {
-			line.WriteByte(',')
-		}
-		fmt.Fprintf(&line, "%d=%s", shard, value)
-	}
-	return line.String(), nil
 }

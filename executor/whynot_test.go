@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/internal/group/explain"
 	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/schedule"
 )
@@ -80,7 +81,7 @@ func TestExplain(t *testing.T) {
 		assert.Equal(t, "The fire of 2000-01-01T00:03:00Z succeeded, as attempt 1 by a.", a.Summary)
 		assert.False(t, a.Stops)
 		assert.Equal(t, minute(3), a.Fire)
-		assert.Less(t, len(a.Gates), len(operator.GateNames()), "gates before the claim are left out")
+		assert.Less(t, len(a.Gates), len(explain.GateNames()), "gates before the claim are left out")
 		_, last = f.why(minute(2))
 		assert.Equal(t, operator.VerdictUnknown, last.Verdict, "an older one")
 		a, last = f.why(minute(4))
@@ -377,5 +378,5 @@ func TestExplain_IsDocumentedGateByGate(t *testing.T) {
 			documented = append(documented, name)
 		}
 	}
-	assert.Equal(t, operator.GateNames(), documented)
+	assert.Equal(t, explain.GateNames(), documented)
 }

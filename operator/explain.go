@@ -105,9 +105,6 @@ func (o *Operator) Explain(ctx context.Context, job string, shard int, fire time
 	return out, nil
 }
 
-// GateNames returns the names of all gates in the order in which Explain checks them.
-func GateNames() []string { return explain.GateNames() }
-
 // parallelReads bounds the concurrent reads of Explain and Diagnose.
 const parallelReads = 16
 
