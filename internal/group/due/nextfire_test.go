@@ -86,6 +86,7 @@ func TestDue_OfFiresThatCountFromEnds(t *testing.T) {
 		"a shard that runs is not late, however long":        {done: due.Progress{Running: all}, now: 5000},
 		"a free shard is due a delay after its watermark":    {now: 5, overdue: at(3)},
 		"a free shard has its next fire after its watermark": {now: 2, next: at(3)},
+		"a fire that comes due now is no next one":           {now: 3, overdue: at(3)},
 		"one of two shards runs":                             {done: due.Progress{Running: shardset.Of(0)}, now: 5000, overdue: at(3)},
 		"a re-run is due from when it became pending":        {done: due.Progress{Running: shardset.Of(0), Pending: pending(coordtest.Fire(2, 2), at(4999))}, now: 5000, overdue: at(4999)},
 		"a retry is due from its time":                       {done: due.Progress{Running: shardset.Of(0), Pending: pending(coordtest.Fire(2, 1).RetryAt(at(4999), time.Minute), at(4998))}, now: 5000, overdue: at(4999)},
@@ -128,6 +129,7 @@ func TestOldestUnclaimed_OfFiresThatTheOverlapPolicySkips(t *testing.T) {
 			p, err := record.DecodePlan([]byte(`{"job":"job","epochs":[{"number":1,"from":"1970-01-01T00:00:00.000000001Z","definition":{"name":"job","shards":2` + c.overlap + `}}]}`))
 			require.NoError(t, err)
 			done := due.NewProgress(record.Watermarks{}.Raise(all, coordtest.Fire(2, 1).Watermark()), c.running, nil)
+			assert.Equal(t, c.running.Shards(), done.Running)
 			assert.Equal(t, c.want, due.OldestUnclaimed(p, map[int]due.Program{1: coordtest.Minutely{}}, done, all, at(50)))
 		})
 	}
@@ -142,4 +144,6 @@ func TestPendingOf_CountsFromTheLatestDecision(t *testing.T) {
 		{Runs: p.Reruns, Since: coordtest.At(7)},
 		{Runs: coordtest.Runs(shardset.Of(1), coordtest.Fire(4, 2)), Since: coordtest.At(9)},
 	}, due.PendingOf(p, back))
+	p.Decisions = nil
+	assert.Zero(t, due.PendingOf(p)[0].Since)
 }

@@ -15,8 +15,11 @@ func FailingShards(p *record.Plan, programs map[int]Program, watermarks record.W
 		f := &failures[i]
 		for shard := range f.Shards.All() {
 			mark := watermarks.Of(shard)
-			run, runs := running.Of(shard)
-			if !runs && (isLastEnd(f, mark) || isPassed(f, programs, mark)) || runs && isLastBefore(f, p, programs, mark, run) {
+			isLast := isLastEnd(f, mark) || isPassed(f, programs, mark)
+			if run, runs := running.Of(shard); runs {
+				isLast = isLastBefore(f, p, programs, mark, run)
+			}
+			if isLast {
 				failing = append(failing, shard)
 			}
 		}
@@ -49,12 +52,10 @@ func isPassed(f *record.Failure, programs map[int]Program, mark record.Watermark
 func isLastBefore(f *record.Failure, p *record.Plan, programs map[int]Program, mark record.Watermark, run record.Ref) bool {
 	e, known := p.Epoch(run.Epoch)
 	prog := programs[run.Epoch]
-	if known && prog != nil && CountsEnds(prog) {
-		return false
-	}
-	sameRun := f.Trigger == run.Trigger && (run.Trigger > 0 || f.Fire == run.Fire)
 	switch {
-	case sameRun:
+	case CountsEnds(prog):
+		return false
+	case f.Trigger == run.Trigger && f.Fire == run.Fire:
 		return f.Attempt == run.Attempt-1
 	case run.Attempt > 1: // the attempt before it may have crashed
 		return false
@@ -62,7 +63,7 @@ func isLastBefore(f *record.Failure, p *record.Plan, programs map[int]Program, m
 		return f.Trigger == run.Trigger-1 && f.At >= mark.Fire
 	case run.Trigger > 0:
 		return f.Fire == mark.Fire && IsLastFailure(f.Attempt, f.Error, mark.Attempt) && run.Trigger == f.LastTrigger+1
-	case !known || prog == nil || f.Trigger > 0 && f.Trigger != mark.Trigger || f.Trigger == 0 && mark.Trigger > f.LastTrigger:
+	case !known || prog == nil || mark.Trigger > f.LastTrigger: // which is at least f.Trigger
 		return false
 	}
 	last := f.Fire
@@ -72,11 +73,11 @@ func isLastBefore(f *record.Failure, p *record.Plan, programs map[int]Program, m
 	if e.Job().OnOverlap == record.OverlapSkip {
 		last = max(last, f.At) // fires that came due during the run are skipped
 	}
-	next, ok := InEpoch(e, prog, record.Watermark{Epoch: f.Epoch, Fire: last, Attempt: f.Attempt}, max(f.At, last), false)
+	next, _ := InEpoch(e, prog, record.Watermark{Epoch: f.Epoch, Fire: last, Attempt: f.Attempt}, max(f.At, last), false)
 	if next.Fire.IsZero() {
 		next.Fire = next.Wake
 	}
-	return ok && record.InstantOf(next.Fire) == run.Fire
+	return record.InstantOf(next.Fire) == run.Fire
 }
 
 // SkippedForAll returns the latest fire of a job that follows others if the leader skipped it for all shards; the

@@ -51,3 +51,22 @@ func TestWantsReruns(t *testing.T) {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, c.want, due.WantsReruns(c.job)) })
 	}
 }
+
+func TestIsLastFailure(t *testing.T) {
+	for name, c := range map[string]struct {
+		failed    int
+		failure   string
+		watermark int
+		want      bool
+	}{
+		"of the last attempt":                                 {2, "no", 2, true},
+		"of an attempt that another followed":                 {1, "no", 2, false},
+		"of one whose next attempt was dropped after a crash": {1, due.CrashedRunError, 2, true},
+		"of one whose next attempt was cancelled":             {1, due.CancelledRunError, 2, true},
+		"of one whose next attempt nobody offered":            {1, due.UnofferedRetryError, 2, true},
+		"of a crashed one that two attempts followed":         {1, due.CrashedRunError, 3, false},
+		"of an attempt after the watermark":                   {3, due.CrashedRunError, 2, false},
+	} {
+		t.Run(name, func(t *testing.T) { assert.Equal(t, c.want, due.IsLastFailure(c.failed, c.failure, c.watermark)) })
+	}
+}
