@@ -64,15 +64,22 @@ func TestDecide_DoesNotModifyItsInput(t *testing.T) {
 }
 
 // A leader that rebuilds a lost plan numbers triggers after those of all claims: the watermarks of shards that run rise.
-func TestDecide_FailuresNameTheLastTriggerOfARebuiltPlan(t *testing.T) {
-	in := claimant(t, 1)
-	in.Claims.Watermarks = in.Claims.Watermarks.Raise(shardset.Of(0), coordtest.Fire(1, 1).Watermark())
-	in.Claims.Running = coordtest.Runs(shardset.Of(0), coordtest.Fire(1, 1))
-	in.Plan.Watermarks = record.Watermarks{}.Raise(shardset.Of(0), record.Watermark{Trigger: 7})
-	in.Ended, in.Now = []EndedRun{{Shard: 0, Err: errors.New("no such table")}}, coordtest.At(1).Add(1)
-	out := in.Decide()
-	require.Len(t, out.Claims.Failures, 1)
-	assert.EqualValues(t, 7, out.Claims.Failures[0].LastTrigger)
-	marks := out.Claims.Watermarks.Fold(in.Plan.Watermarks, shardset.Of(0))
-	assert.Equal(t, shardset.Of(0), due.FailingShards(in.Plan, in.Programs, marks, nil, out.Claims.Failures))
+func TestDecide_FailuresNameTheLastTrigger(t *testing.T) {
+	for name, c := range map[string]struct{ claimed, inPlan, want uint64 }{
+		"that this owner has claimed":     {claimed: 7, inPlan: 3, want: 7},
+		"of a plan that has been rebuilt": {inPlan: 7, want: 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := claimant(t, 1)
+			in.Claims.Watermarks = in.Claims.Watermarks.Raise(shardset.Of(0), coordtest.Fire(1, 1).Watermark().Max(record.Watermark{Trigger: c.claimed}))
+			in.Claims.Running = coordtest.Runs(shardset.Of(0), coordtest.Fire(1, 1))
+			in.Plan.Watermarks = record.Watermarks{}.Raise(shardset.Of(0), record.Watermark{Trigger: c.inPlan})
+			in.Ended, in.Now = []EndedRun{{Shard: 0, Err: errors.New("no such table")}}, coordtest.At(1).Add(1)
+			out := in.Decide()
+			require.Len(t, out.Claims.Failures, 1)
+			assert.Equal(t, c.want, out.Claims.Failures[0].LastTrigger)
+			marks := out.Claims.Watermarks.Fold(in.Plan.Watermarks, shardset.Of(0))
+			assert.Equal(t, shardset.Of(0), due.FailingShards(in.Plan, in.Programs, marks, nil, out.Claims.Failures))
+		})
+	}
 }
