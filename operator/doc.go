@@ -7,5 +7,5 @@
 //
 //   - Look: [Operator.Group], [Operator.Jobs], [Operator.Instances], [Operator.Status], [Operator.Watch].
 //   - Ask why: [Operator.Explain] for one fire of one shard, [Operator.Diagnose] for the whole group.
-//   - Act: pause, disable, drain, trigger, retry, backfill, cancel, override, retire. [Operator.As] records who does it and why.
+//   - Act: pause, disable, drain, trigger, retry, backfill, cancel, override, retire. [Operator.As] records the caller and the reason.
 package operator

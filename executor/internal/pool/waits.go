@@ -16,7 +16,7 @@ import (
 type Waits struct {
 	Shards []int
 	Since  time.Time // when the oldest was added, by the clock of this instance
-	Behind string    // for what they wait
+	Behind string    // the bound for which they wait, and who is behind it
 	Added  time.Time // when the oldest was added
 	Own    bool      // they wait for MaxRunning of the job, not for Workers
 }

@@ -68,7 +68,7 @@ that was claimed or skipped. OK/FAIL/SKIP are runs since the job was created.`,
 	return settings.Limit(cmd, output...)
 }
 
-// showGroup prints a screen of the group. Note is for a group without a fleet: what is missing. Then, the exit code is Usage.
+// showGroup prints a screen of the group. Note names the missing records of a group without a fleet. Then, the exit code is Usage.
 func (c *commands) showGroup(cmd *cobra.Command, of func(st operator.GroupStatus, note string) screen.View) error {
 	note := ""
 	err := c.show(cmd, func(ctx context.Context, _ *operator.Operator, group group) (screen.View, error) {

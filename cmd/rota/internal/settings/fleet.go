@@ -11,7 +11,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// DescribeAbsence returns what is missing if the group has no fleet, and what to check; "" if it has one. A fleet has at least
+// DescribeAbsence names the missing records of a group without a fleet, and the remedy; "" if it has one. A fleet has at least
 // the record of an instance or of a job, or what operators have stored for it.
 func (s *Settings) DescribeAbsence(ctx context.Context) (string, error) {
 	reg, err := s.Connect(ctx)
