@@ -282,6 +282,7 @@ func (s *scene) mendFourFaults() {
 	s.show("trigger rebuild --wait", 0)
 	s.show("wait rebuild --for ok", 0)
 
+	await(s, "jobs invoices", "each instance has read the file again", func(v view.Jobs) bool { return len(v.Jobs[0].Differs) == 0 })
 	s.tell("all is well")
 	s.show("jobs", 0)
 	s.show("check", view.CheckOK)
