@@ -197,8 +197,13 @@ func (r *retry) decide() retryDecision {
 		if f.Fire != r.fire {
 			continue
 		}
-		d.more += f.More
-		for s := range f.Shards.Minus(r.followed(f)).All() {
+		shards := f.Shards.Minus(r.followed(f))
+		if f.Again { // a later attempt may have succeeded, and the shard gone on to later fires
+			shards = shards.Intersect(r.unfinished(f))
+		} else {
+			d.more += f.More
+		}
+		for s := range shards.All() {
 			if last := failed[s]; last == nil || f.Trigger > last.Trigger || f.Trigger == last.Trigger && f.Attempt > last.Attempt {
 				failed[s] = f
 			}
@@ -265,6 +270,21 @@ func (r *retry) followed(f *record.Failure) (followed shardset.Set) {
 		}
 	}
 	return followed
+}
+
+// unfinished returns the shards of a failure with a later attempt at the same run that is in progress or pending.
+func (r *retry) unfinished(f *record.Failure) (unfinished shardset.Set) {
+	for _, g := range r.running {
+		if g.IsSameRun(f.Ref) {
+			unfinished = unfinished.Union(g.Shards)
+		}
+	}
+	for _, g := range due.Unclaimed(r.pending, r.watermarks) {
+		if g.IsSameRun(f.Ref) {
+			unfinished = unfinished.Union(g.Shards)
+		}
+	}
+	return unfinished
 }
 
 // refuse returns why a shard is not retried, "" if it is. The failure is its last one, nil if none is on record.

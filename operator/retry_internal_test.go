@@ -109,6 +109,10 @@ func TestRetry_Decides(t *testing.T) {
 			r.watermarks = record.Watermarks{{Shards: of(0, 1, 2), Watermark: record.Watermark{Epoch: 1, Fire: fire, Attempt: 2}}}
 			r.running = record.Runs{group(0, 2, 0, 1)}
 		}, nil, "", "0-1 a run is in progress"},
+		"finds nothing of a run that the job's policy retried before later fires": {func(r *retry) {
+			r.failures[0].Again = true
+			r.watermarks = record.Watermarks{{Shards: of(0, 1, 2), Watermark: record.Watermark{Epoch: 1, Fire: fire + 100, Attempt: 1}}}
+		}, nil, "", ""},
 		"finds nothing after a retry by the job's policy has succeeded": {func(r *retry) {
 			r.failures[0].Again = true
 			r.watermarks = record.Watermarks{{Shards: of(0, 1, 2), Watermark: record.Watermark{Epoch: 1, Fire: fire, Attempt: 2}}}
