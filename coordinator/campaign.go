@@ -35,7 +35,7 @@ import (
 //   - the cause of ctx, if ctx ended before or during a term. It is joined with an error of
 //     lead that is not merely the end of its context;
 //   - an error that names the campaign, if it cannot continue, such as
-//     registry.ErrInvalidKey, registry.ErrRecord, registry.ErrPermission or
+//     registry.ErrInvalidKey, lock.ErrRecord, registry.ErrPermission or
 //     registry.ErrClosed.
 //
 // While the registry is unreachable, Campaign retries until ctx ends. It then tries for up to

@@ -15,8 +15,6 @@ var (
 	ErrMoving = claimer.ErrMoving
 	// ErrDisabled means that an operator disabled the shard.
 	ErrDisabled = claimer.ErrDisabled
-	// ErrPaused means that an operator paused the shards.
-	ErrPaused = claimer.ErrPaused
 	// ErrNotOwner means that this process no longer owns the shard: the call of Config.Own or of
 	// the run's function has returned, or the session has ended. Nothing was written.
 	ErrNotOwner = ownership.ErrNotOwner

@@ -235,7 +235,7 @@ var errGoexit = errors.New("the call of Own ended in runtime.Goexit")
 
 // Yield is described in Work. A pause and a new definition do not end the ownership of a shard.
 func (o *ownWork) Yield(_ string, shard int, cause error) {
-	if errors.Is(cause, ErrPaused) || errors.Is(cause, claimer.ErrNewDefinition) {
+	if errors.Is(cause, claimer.ErrPaused) || errors.Is(cause, claimer.ErrNewDefinition) {
 		return
 	}
 	o.mu.Lock()

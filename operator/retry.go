@@ -264,27 +264,12 @@ func (r *retry) followed(f *record.Failure) (followed shardset.Set) {
 			followed = followed.Union(part.Shards)
 		}
 	}
-	for _, g := range r.running {
-		if g.IsSameRun(f.Ref) {
-			followed = followed.Minus(g.Shards)
-		}
-	}
-	return followed
+	return followed.Minus(r.running.Naming(followed, f.Ref))
 }
 
 // unfinished returns the shards of a failure with a later attempt at the same run that is in progress or pending.
-func (r *retry) unfinished(f *record.Failure) (unfinished shardset.Set) {
-	for _, g := range r.running {
-		if g.IsSameRun(f.Ref) {
-			unfinished = unfinished.Union(g.Shards)
-		}
-	}
-	for _, g := range due.Unclaimed(r.pending, r.watermarks) {
-		if g.IsSameRun(f.Ref) {
-			unfinished = unfinished.Union(g.Shards)
-		}
-	}
-	return unfinished
+func (r *retry) unfinished(f *record.Failure) shardset.Set {
+	return r.running.Naming(f.Shards, f.Ref).Union(due.Unclaimed(r.pending, r.watermarks).Naming(f.Shards, f.Ref))
 }
 
 // refuse returns why a shard is not retried, "" if it is. The failure is its last one, nil if none is on record.

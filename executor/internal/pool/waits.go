@@ -16,7 +16,7 @@ import (
 type Waits struct {
 	Shards []int
 	Since  time.Time // when the oldest was added, by the clock of this instance
-	Behind string    // the bound for which they wait, and who is behind it
+	Behind string    // the bound for which they wait, with the jobs that fill it
 	Added  time.Time // when the oldest was added
 	Own    bool      // they wait for MaxRunning of the job, not for Workers
 }

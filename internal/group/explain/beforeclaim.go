@@ -451,14 +451,14 @@ func (s *subject) explainUnowned() result {
 		}
 		offers++
 		reason, remedy := "", ""
+		disabled := s.findExclusion(&m)
 		switch skew, skewed := s.Skewed[inc]; {
 		case m.Draining:
 			reason, remedy = "draining", "start an instance"
 		case skewed:
 			reason, remedy = fmt.Sprintf("clock %s the fleet's median", aheadText(time.Duration(skew))), "set the clock"
-		case s.findExclusion(&m) != nil:
-			x := s.findExclusion(&m)
-			reason, enable = "disabled"+sinceText(x.by), append(enable, x.command)
+		case disabled != nil:
+			reason, enable = "disabled"+sinceText(disabled.by), append(enable, disabled.command)
 		case !record.HasLabels(m.Labels, wanted):
 			reason, remedy = "without the labels "+record.LabelsText(wanted), "start an instance with the labels; or correct RunOn and raise Revision"
 		case m.Blocked[s.Job].Has(s.shard):

@@ -16,6 +16,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/past"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
+	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 )
@@ -188,7 +189,7 @@ Repeating it runs the fires once more. --stop drops the fires that have not begu
 					if err != nil {
 						return err
 					}
-					text := fmt.Sprintf("would run %s of %s", view.CountOf(len(fires), "fire"), args[0])
+					text := fmt.Sprintf("would run %s of %s", count.Of(len(fires), "fire"), args[0])
 					if most := operator.MaxBackfill; len(fires) > most {
 						text += fmt.Sprintf("; at most %d may wait: begin with --to %s", most, fires[most].Format(time.RFC3339Nano))
 					}
@@ -200,7 +201,7 @@ Repeating it runs the fires once more. --stop drops the fires that have not begu
 				if err != nil {
 					return err
 				}
-				text := fmt.Sprintf("backfills %s of %s, %d at a time", view.CountOf(len(fires), "fire"), args[0], o.parallel)
+				text := fmt.Sprintf("backfills %s of %s, %d at a time", count.Of(len(fires), "fire"), args[0], o.parallel)
 				return c.print(cmd, view.Done{Verb: "backfill", Jobs: args, Fires: fires, Text: text})
 			})
 		},
@@ -224,7 +225,7 @@ func (c *commands) stopBackfills(cmd *cobra.Command, job string) error {
 		if err != nil {
 			return err
 		}
-		return c.print(cmd, view.Done{Verb: "backfill", Jobs: []string{job}, Text: fmt.Sprintf("dropped %s of %s", view.CountOf(n, "fire"), job)})
+		return c.print(cmd, view.Done{Verb: "backfill", Jobs: []string{job}, Text: fmt.Sprintf("dropped %s of %s", count.Of(n, "fire"), job)})
 	})
 }
 

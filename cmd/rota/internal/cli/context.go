@@ -25,8 +25,6 @@ func contextCommand(s *settings.Settings) *cobra.Command {
 		Long: `A context names a fleet: its registry, namespace and group, and where its credentials are. Contexts
 are in ~/.config/rota/config.yaml, or in the file that ROTA_CONFIG names. --context or ROTA_CONTEXT
 choose one for a command, rota context use for all commands after it.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	})
 	cmd.AddCommand(listContexts(s), useContext(s), setContext(s))
 	return cmd

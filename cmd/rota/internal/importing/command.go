@@ -26,8 +26,6 @@ func Command() *cobra.Command {
 		Long: `Import converts the jobs of another scheduler. It writes to standard output and changes nothing.
 Each setting that rota cannot keep becomes a note in the output: read them before the first start. Jobs that
 cannot be converted become notes, too, and the command exits with 1.`,
-		Args: cobra.NoArgs, // cobra shows the help for an unknown command below a command without this
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	for _, c := range []*cobra.Command{crontabCommand(), elasticJobCommand()} {
 		cmd.AddCommand(settings.Limit(c))

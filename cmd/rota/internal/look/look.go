@@ -2,7 +2,6 @@
 package look
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -87,8 +86,8 @@ func (c *commands) showGroup(cmd *cobra.Command, of func(st operator.GroupStatus
 // showUnlessAbsent is show, and fails if the group has no fleet.
 func (c *commands) showUnlessAbsent(cmd *cobra.Command, read screen.Read) error {
 	return c.show(cmd, func(ctx context.Context, op *operator.Operator, group group) (screen.View, error) {
-		if note, err := c.s.DescribeAbsence(ctx); err != nil || note != "" {
-			return nil, cmp.Or(err, exit.Usagef("%s", note))
+		if err := c.s.CheckFleet(ctx); err != nil {
+			return nil, err
 		}
 		return read(ctx, op, group)
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
@@ -37,4 +38,13 @@ func (s *Settings) DescribeAbsence(ctx context.Context) (string, error) {
 		return text + ". Check -g.", err
 	}
 	return fmt.Sprintf("%s. Groups of namespace %q with live instances: %s.", text, s.Namespace, strings.Join(groups, ", ")), nil
+}
+
+// CheckFleet fails if the group has no fleet, as DescribeAbsence says.
+func (s *Settings) CheckFleet(ctx context.Context) error {
+	note, err := s.DescribeAbsence(ctx)
+	if err == nil && note != "" {
+		err = exit.Usagef("%s", note)
+	}
+	return err
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/operator"
 )
 
@@ -39,12 +40,12 @@ func describeFault(i *operator.InstanceStatus, led bool) string {
 		return ""
 	case i.RestartGrace > 0:
 		return fmt.Sprintf("Its session has expired. For up to %s, it is awaited with %s: start it, or move them with rota drain %s.",
-			Span(i.RestartGrace), countOf(i.Shards, "shard"), i.Instance)
+			Span(i.RestartGrace), count.Of(i.Shards, "shard"), i.Instance)
 	}
 	if !led {
-		return fmt.Sprintf("Its session has expired, and without a leader its %s stay: start an instance.", countOf(i.Shards, "shard"))
+		return fmt.Sprintf("Its session has expired, and without a leader its %s stay: start an instance.", count.Of(i.Shards, "shard"))
 	}
-	return fmt.Sprintf("Its session has expired, and the leader is about to move its %s.", countOf(i.Shards, "shard"))
+	return fmt.Sprintf("Its session has expired, and the leader is about to move its %s.", count.Of(i.Shards, "shard"))
 }
 
 // describeDiffering describes a clock that differs in a fleet too small to judge it.
@@ -78,7 +79,7 @@ func alertSection(alerts []Alert) Section {
 		s.Fields = append(s.Fields, Field{of, a.Text})
 	}
 	if more := len(alerts) - shownAlerts; more > 0 {
-		s.Fields = append(s.Fields, Field{"more", countOf(more, "instance") + ": see rota instances"})
+		s.Fields = append(s.Fields, Field{"more", count.Of(more, "instance") + ": see rota instances"})
 	}
 	return s
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/operator"
 )
 
@@ -87,10 +88,10 @@ func CheckOf(st operator.GroupStatus, l CheckLimits) Check {
 	case v.Total == 0 && l.MinJobs > 0:
 		raise(CheckUnknown, "%s", describeNoJobs(&st, l.Jobs))
 	case v.Total < l.MinJobs:
-		raise(CheckCritical, "%s, at least %d expected", countOf(v.Total, "job"), l.MinJobs)
+		raise(CheckCritical, "%s, at least %d expected", count.Of(v.Total, "job"), l.MinJobs)
 	}
 	if v.Live < l.MinInstances && v.Code != CheckUnknown {
-		raise(CheckCritical, "%s, at least %d expected", countOf(v.Live, "live instance"), l.MinInstances)
+		raise(CheckCritical, "%s, at least %d expected", count.Of(v.Live, "live instance"), l.MinInstances)
 	}
 	if text := describeUnoffered(checked); text != "" {
 		raise(CheckWarning, "%s", text)
@@ -189,7 +190,7 @@ func CheckFailed(err error, now time.Time) Check {
 
 // Nagios returns the line of a Nagios plugin, with performance data after the bar.
 func (v Check) Nagios() string {
-	text := fmt.Sprintf("%s of %s/%s", countOf(v.Total, "job"), v.Namespace, v.Name)
+	text := fmt.Sprintf("%s of %s/%s", count.Of(v.Total, "job"), v.Namespace, v.Name)
 	if len(v.Reasons) > 0 {
 		shown := v.Reasons[:min(len(v.Reasons), 5)]
 		text = strings.Join(shown, "; ")

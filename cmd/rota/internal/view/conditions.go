@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/operator"
 )
 
@@ -20,11 +21,11 @@ func isIdle(st *operator.Status, now time.Time) (bool, string) {
 	s := st.Summary()
 	switch {
 	case s.Running > 0:
-		return false, countOf(s.Running, "shard") + " running"
+		return false, count.Of(s.Running, "shard") + " running"
 	case s.Reruns > 0:
-		return false, countOf(s.Reruns, "pending re-run")
+		return false, count.Of(s.Reruns, "pending re-run")
 	case s.Triggers > 0:
-		return false, countOf(s.Triggers, "pending trigger")
+		return false, count.Of(s.Triggers, "pending trigger")
 	case !s.Overdue.IsZero():
 		return false, fmt.Sprintf("a fire has been due for %s", Span(now.Sub(s.Overdue)))
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/operator"
 )
 
@@ -191,7 +192,7 @@ func (v JobDetail) Screen(t Times) Screen {
 	for _, f := range slices.Backward(v.Failures) {
 		more := ""
 		if f.More > 0 {
-			more = fmt.Sprintf(", and %s", countOf(f.More, "further shard"))
+			more = fmt.Sprintf(", and %s", count.Of(f.More, "further shard"))
 		}
 		add("failed", "%s: %s%s: %s", t.At(f.At), f.describe(t), more, f.Error)
 	}
@@ -306,7 +307,7 @@ func decisionsOf(st operator.Status) []Decision {
 func (d *Decision) describe(t Times) string {
 	text := fmt.Sprintf("%s by %s in term %d: %s", t.At(d.At), d.By, d.Term, d.What)
 	if d.Again > 0 {
-		text += fmt.Sprintf(" (and %s before)", countOf(d.Again, "time"))
+		text += fmt.Sprintf(" (and %s before)", count.Of(d.Again, "time"))
 	}
 	return text
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/operator"
 )
 
@@ -160,7 +161,7 @@ func describeExpired(j *operator.JobSummary) string {
 	if len(j.ExpiredOwners) == 1 {
 		return j.ExpiredOwners[0] + " expired"
 	}
-	return countOf(len(j.ExpiredOwners), "owner") + " expired"
+	return count.Of(len(j.ExpiredOwners), "owner") + " expired"
 }
 
 // Screen returns the table of the jobs.

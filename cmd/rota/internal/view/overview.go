@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/operator"
 )
 
@@ -162,7 +163,7 @@ func (v Overview) Screen(t Times) Screen {
 	s = append(s, Instances{Instances: v.Instances}.Screen(t)...)
 	s = append(s, Jobs{Jobs: v.Jobs, Alerts: v.Alerts}.Screen(t)...)
 	if hidden := v.Total - len(v.Jobs); hidden > 0 {
-		s = append(s, Section{Lines: []string{fmt.Sprintf("and %s more", countOf(hidden, "job"))}})
+		s = append(s, Section{Lines: []string{fmt.Sprintf("and %s more", count.Of(hidden, "job"))}})
 	}
 	return s
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/history"
+	"github.com/rota-dev/rota/internal/count"
 )
 
 // Fires are fires of a job that have ended, as the history has them.
@@ -173,7 +174,7 @@ func tailOf(r *history.Run, t Times) Section {
 
 // describeSkipped describes the skipped runs of a record.
 func describeSkipped(f *history.Fire, t Times) string {
-	text := countOf(int(f.Skipped), "run") + " skipped"
+	text := count.Of(int(f.Skipped), "run") + " skipped"
 	if !f.SkippedFrom.IsZero() {
 		text += fmt.Sprintf(" of the fires from %s to %s", t.exactly(f.SkippedFrom), t.exactly(f.Fire))
 	}

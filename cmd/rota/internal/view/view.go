@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/operator"
 )
 
@@ -86,19 +85,17 @@ func short(at, now time.Time, suffix string) string {
 }
 
 // fire returns the instant of a fire with all its digits, as --fire takes it.
-func (t Times) fire(at time.Time) string {
-	if t.Mode == "local" {
-		return at.In(t.Zone).Format(time.RFC3339Nano)
-	}
-	return at.UTC().Format(time.RFC3339Nano)
-}
+func (t Times) fire(at time.Time) string { return t.zoned(at).Format(time.RFC3339Nano) }
 
 // exactly returns an instant with date and seconds.
-func (t Times) exactly(at time.Time) string {
+func (t Times) exactly(at time.Time) string { return t.zoned(at).Format(time.RFC3339) }
+
+// zoned returns an instant in the zone in which it is shown.
+func (t Times) zoned(at time.Time) time.Time {
 	if t.Mode == "local" {
-		return at.In(t.Zone).Format(time.RFC3339)
+		return at.In(t.Zone)
 	}
-	return at.UTC().Format(time.RFC3339)
+	return at.UTC()
 }
 
 // Exact returns an instant with date and seconds and, unless times are absolute, its distance.
@@ -178,11 +175,6 @@ func ShortSchedule(text string) string {
 	}
 	return text
 }
-
-// CountOf returns "1 fire" or "2 fires".
-func CountOf(n int, thing string) string { return count.Of(n, thing) }
-
-func countOf(n int, thing string) string { return count.Of(n, thing) }
 
 // orEmpty returns a list that is not nil, so that it is [] in JSON.
 func orEmpty[T any](list []T) []T {

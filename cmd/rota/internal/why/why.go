@@ -3,7 +3,6 @@
 package why
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -159,8 +158,8 @@ nothing. Without flags, it shows the moves that are about to happen.`,
 				options = append(options, operator.OfJob(args[0]))
 			}
 			return c.show(cmd, func(ctx context.Context, op *operator.Operator) (screen.View, error) {
-				if note, err := c.s.DescribeAbsence(ctx); err != nil || note != "" {
-					return nil, cmp.Or(err, exit.Usagef("%s", note))
+				if err := c.s.CheckFleet(ctx); err != nil {
+					return nil, err
 				}
 				p, err := op.Moves(ctx, options...)
 				return view.MovesOf(p), err
