@@ -137,7 +137,7 @@ var Contract = []Clause{
 	{"Registry.Txn", "The error classifies the outcome:", []Promise{OutcomesAreTrue}, ""},
 	{"Registry.Txn", "*ConflictError (ErrConflict): nothing was changed; Index names the first item that did not hold.", []Promise{ConflictChangesNothing, ConflictNamesTheItem}, ""},
 	{"Registry.Txn", "ErrSessionLost: nothing was changed; a CreateOwned names a session that ended.", []Promise{CreateOwnedNeedsLiveSession}, ""},
-	{"Registry.Txn", "If its key exists, or an item before it does not hold, either error may be returned.", nil, leeway},
+	{"Registry.Txn", "If an item does not hold either, one of the two errors is returned, whichever it is.", nil, leeway},
 	{"Registry.Txn", "ErrNotApplied, ErrTooLarge, ErrInvalidKey, ErrInvalidTxn: nothing was changed.", []Promise{OutcomesAreTrue, TooLargeIsRefused, InvalidKeysAreRefused, MalformedTxnIsRefused}, ""},
 	{"Registry.Txn", "ErrUnknownOutcome: the reply was lost, or ctx ended after sending.", []Promise{LostReplyIsUnknownOutcome}, ""},
 	{"Registry.Txn", "It may have been applied, may be applied later, or never.", []Promise{LateTxnDoesNoHarm}, ""},

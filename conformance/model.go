@@ -180,7 +180,7 @@ func (w *world) explainsRead(key int, seen cell) bool {
 }
 
 // firstFailure returns the index of the first item that does not hold, or -1, and whether
-// an operation names an ended session as the owner.
+// an operation names an ended session as the owner. If both, a store may report either.
 func (w *world) firstFailure(x modelTxn) (failed int, dead bool) {
 	failed = -1
 	fail := func(i int) {
@@ -194,10 +194,7 @@ func (w *world) firstFailure(x modelTxn) (failed int, dead bool) {
 		}
 	}
 	for i, o := range x.ops {
-		if o.op == registry.OpCreateOwned && !w.alive(o.session) {
-			dead = true
-			continue
-		}
+		dead = dead || o.op == registry.OpCreateOwned && !w.alive(o.session)
 		c := &w.cells[o.key]
 		switch o.op {
 		case registry.OpCreate, registry.OpCreateOwned:

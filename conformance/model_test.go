@@ -61,6 +61,7 @@ func TestStoreModel(t *testing.T) {
 	create := txnOf(txn1, modelItem{op: registry.OpCreate})
 	createTwo := txnOf(txn1, modelItem{op: registry.OpCreate}, modelItem{op: registry.OpCreate, key: 1})
 	own := txnOf(txn1, modelItem{op: registry.OpCreateOwned})
+	ownAnother := txnOf(txn2, modelItem{op: registry.OpCreateOwned, key: 1}, modelItem{op: registry.OpCreate})
 	set := func(seq uint64) action { return txnOf(txn2, modelItem{op: registry.OpSet, rev: at(seq)}) }
 	end := action{kind: endSession}
 	ended := answer{conflict: -1}
@@ -95,6 +96,9 @@ func TestStoreModel(t *testing.T) {
 		"an unobserved end":                {[]pastCall{{1, 2, own, made(5)}, {3, neverReturned, end, ended}, read(4, 5, owned), read(7, 8, cell{})}, linearizable},
 		"an owned key of an ended session": {[]pastCall{{1, 2, end, ended}, {3, 4, own, made(5)}}, illegal},
 		"a session that is not lost":       {[]pastCall{{1, 2, own, answer{conflict: -1, dead: true}}}, illegal},
+		"an ended session, the key exists": {[]pastCall{{1, 2, end, ended}, {3, 4, create, made(5)}, {5, 6, own, refusedAt(0)}}, linearizable},
+		"an ended session, a later item":   {[]pastCall{{1, 2, end, ended}, {3, 4, create, made(5)}, {5, 6, ownAnother, refusedAt(1)}}, linearizable},
+		"an ended session, the wrong item": {[]pastCall{{1, 2, end, ended}, {3, 4, create, made(5)}, {5, 6, ownAnother, refusedAt(0)}}, illegal},
 		"a session that is lost":           {[]pastCall{{1, 2, end, ended}, {3, 4, own, answer{conflict: -1, dead: true}}}, linearizable},
 	} {
 		t.Run(name, func(t *testing.T) {

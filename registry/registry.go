@@ -44,7 +44,7 @@ type Registry interface {
 	//   - *ConflictError (ErrConflict): nothing was changed; Index names the first item
 	//     that did not hold.
 	//   - ErrSessionLost: nothing was changed; a CreateOwned names a session that ended. If
-	//     its key exists, or an item before it does not hold, either error may be returned.
+	//     an item does not hold either, one of the two errors is returned, whichever it is.
 	//   - ErrNotApplied, ErrTooLarge, ErrInvalidKey, ErrInvalidTxn: nothing was changed.
 	//   - ErrUnknownOutcome: the reply was lost, or ctx ended after sending. It may have
 	//     been applied, may be applied later, or never. Apply settles this.
