@@ -2,6 +2,7 @@ package batch
 
 import (
 	"errors"
+	"iter"
 	"slices"
 
 	"github.com/rota-dev/rota/registry"
@@ -100,23 +101,35 @@ func (p *Packer[T]) Finish() *Load[T] {
 // has the common conditions. A part for which alone returns true has a transaction of its own, and so
 // has one that exceeds the limits.
 func Pack[T any](common []registry.Cond, parts []T, limits registry.Limits, itemsOf func(T) Items, alone func(T) bool) []Load[T] {
-	var out []Load[T]
-	cur := NewPacker[T](common, limits)
-	flush := func() {
-		if load := cur.Finish(); load != nil {
-			out = append(out, *load)
+	return slices.Collect(PackLazily(common, func(yield func(T, Items) bool) {
+		for _, part := range parts {
+			if !yield(part, itemsOf(part)) {
+				return
+			}
 		}
-		cur = NewPacker[T](common, limits)
-	}
-	for _, part := range parts {
-		items := itemsOf(part)
-		if alone(part) || len(cur.load.Parts) > 0 && alone(cur.load.Parts[0]) || !cur.Add(part, items) {
-			flush()
-			cur.Add(part, items)
+	}, limits, alone))
+}
+
+// PackLazily packs parts as Pack does. It asks for a part when it needs it, so that a transaction can be
+// sent before the later ones are made.
+func PackLazily[T any](common []registry.Cond, parts iter.Seq2[T, Items], limits registry.Limits, alone func(T) bool) iter.Seq[Load[T]] {
+	return func(yield func(Load[T]) bool) {
+		cur := NewPacker[T](common, limits)
+		flush := func() (more bool) {
+			load := cur.Finish()
+			cur = NewPacker[T](common, limits)
+			return load == nil || yield(*load)
 		}
+		for part, items := range parts {
+			if alone(part) || len(cur.load.Parts) > 0 && alone(cur.load.Parts[0]) || !cur.Add(part, items) {
+				if !flush() {
+					return
+				}
+				cur.Add(part, items)
+			}
+		}
+		flush()
 	}
-	flush()
-	return out
 }
 
 // FindConflict returns the conflict that err wraps, if the outcome is certain. An error that wraps

@@ -75,6 +75,20 @@ func TestPack(t *testing.T) {
 		require.Len(t, loads, 1)
 		assert.Len(t, loads[0].Txn.If, 2)
 	})
+	t.Run("a transaction is made before the parts of later ones are asked for", func(t *testing.T) {
+		asked := 0
+		for range PackLazily(common, func(yield func(int, Items) bool) {
+			for _, i := range parts {
+				asked++
+				if !yield(i, plain(i)) {
+					return
+				}
+			}
+		}, limits, never) {
+			break
+		}
+		assert.Equal(t, 32, asked, "31 parts fit, and the next one shows that")
+	})
 	t.Run("no parts make no transactions", func(t *testing.T) {
 		assert.Empty(t, Pack(common, nil, limits, plain, never))
 	})

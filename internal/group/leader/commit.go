@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"iter"
+	"maps"
+	"sync"
 
 	"github.com/rota-dev/rota/internal/group/batch"
 	"github.com/rota-dev/rota/internal/group/elector"
@@ -25,33 +27,82 @@ func (l *Leader) CommitDecision(ctx context.Context, d planning.Decision) (plann
 	if err := l.commitRetirements(ctx, d.Retirements, term); err != nil {
 		return false, err
 	}
-	shares := make(map[string]batch.Items, len(d.Changes))
-	changes := slices.DeleteFunc(slices.Clone(d.Changes), func(c planning.Change) bool {
-		c.NoteDecision(record.Decision{At: l.View.Now, Term: l.View.Term.Seq, By: l.Self.Name})
-		pc, err := c.EncodeShare(l.Self.Keys)
-		if err != nil {
-			l.Log.Error("plan cannot be written; the job keeps its present plan", "job", c.Plan.Job, "error", err)
-			return true
-		}
-		shares[c.Segment] = pc
-		return false
-	})
-	loads := batch.Pack(term, changes, l.Self.Reg.Limits(),
-		func(c planning.Change) batch.Items { return shares[c.Segment] }, func(c planning.Change) bool { return l.SentAlone[c.Segment] })
-	var failed error
-	l.SetTask("writes", "plans")
-	for _, ld := range loads {
-		rev, err := registry.Apply(ctx, l.Self.Reg, ld.Txn)
-		if err == nil {
-			l.recordCommit(ld.Parts, rev)
-			continue
-		}
-		if err := l.handleRefusal(ctx, ld, err); err != nil {
-			return len(loads) > 0, err
-		}
-		failed = err
+	alone := maps.Clone(l.SentAlone)
+	loads := batch.PackLazily(term, l.encodeShares(d.Changes), l.Self.Reg.Limits(), func(c planning.Change) bool { return alone[c.Segment] })
+	planned, conflict, err := l.commitLoads(ctx, loads)
+	if err != nil {
+		return planned, err
 	}
-	return len(loads) > 0, errors.Join(failed, l.reapAll(ctx, d.Reapings, term))
+	return planned, errors.Join(conflict, l.reapAll(ctx, d.Reapings, term))
+}
+
+// encodeShares yields changes with their parts of a transaction. It leaves out those that cannot be written.
+func (l *Leader) encodeShares(changes []planning.Change) iter.Seq2[planning.Change, batch.Items] {
+	decision := record.Decision{At: l.View.Now, Term: l.View.Term.Seq, By: l.Self.Name}
+	return func(yield func(planning.Change, batch.Items) bool) {
+		for _, c := range changes {
+			c.NoteDecision(decision)
+			share, err := c.EncodeShare(l.Self.Keys)
+			if err != nil {
+				l.Log.Error("plan cannot be written; the job keeps its present plan", "job", c.Plan.Job, "error", err)
+			} else if !yield(c, share) {
+				return
+			}
+		}
+	}
+}
+
+// flights bounds the transactions of plans that are under way at once. After a crash thousands of
+// jobs move, and a store commits transactions that it receives together faster than one by one.
+const flights = 8
+
+// commitLoads sends transactions of plans, each as soon as it is made, and applies each answer to the
+// view as it comes. The order does not matter, since no two are of the same job. After an error other
+// than a conflict it sends no more and returns that error. sent reports whether there was one to send.
+func (l *Leader) commitLoads(ctx context.Context, loads iter.Seq[batch.Load[planning.Change]]) (sent bool, conflict, err error) {
+	l.SetTask("writes", "plans")
+	type answer struct {
+		load batch.Load[planning.Change]
+		rev  registry.Rev
+		err  error
+	}
+	queue, answers := make(chan batch.Load[planning.Change]), make(chan answer)
+	failed := make(chan struct{})
+	go func() {
+		defer close(queue)
+		for ld := range loads {
+			select {
+			case queue <- ld:
+			case <-failed:
+				return
+			}
+		}
+	}()
+	var senders sync.WaitGroup
+	for range flights {
+		senders.Go(func() {
+			for ld := range queue {
+				rev, err := registry.Apply(ctx, l.Self.Reg, ld.Txn)
+				answers <- answer{ld, rev, err}
+			}
+		})
+	}
+	go func() {
+		senders.Wait()
+		close(answers)
+	}()
+	for a := range answers { // all of them: a transaction under way is not abandoned
+		sent = true
+		if a.err == nil {
+			l.recordCommit(a.load.Parts, a.rev)
+		} else if refusal := l.handleRefusal(ctx, a.load, a.err); refusal == nil {
+			conflict = a.err
+		} else if err == nil {
+			err = refusal
+			close(failed)
+		}
+	}
+	return sent, conflict, err
 }
 
 // problemBefore returns the problem of a job's plan before the changes of this round.

@@ -3,6 +3,7 @@ package leader
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"math"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/group/coordtest"
 	"github.com/rota-dev/rota/internal/group/elector"
+	"github.com/rota-dev/rota/internal/group/eventlog"
 	"github.com/rota-dev/rota/internal/group/feed"
 	"github.com/rota-dev/rota/internal/group/planning"
 	"github.com/rota-dev/rota/internal/record"
@@ -22,14 +24,14 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-func TestLeader_ConflictOfAPlan(t *testing.T) {
-	reg := memory.New().Client("a")
+// newPlanner returns a leader whose view has one instance and jobs without a plan.
+func newPlanner(t *testing.T, reg registry.Registry, names ...string) *Leader {
+	t.Helper()
 	keys, err := record.NewKeys("test", "default")
 	require.NoError(t, err)
 	term, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(keys.Leader(), []byte("{}"))}})
 	require.NoError(t, err)
 	log := slog.New(slog.DiscardHandler)
-	names := []string{"one", "three", "two"}
 	l := &Leader{
 		Self: elector.Self{Reg: reg, Keys: keys}, Log: log, Progress: &elector.Progress{}, Restorer: NewRestorer(),
 		SentAlone: map[string]bool{}, PlanFeed: feed.New[*record.Plan](keys.Plans(), log, nil),
@@ -46,6 +48,15 @@ func TestLeader_ConflictOfAPlan(t *testing.T) {
 		require.NoError(t, err)
 		l.View.Jobs[name] = planning.JobRecord{Def: def, Job: job}
 	}
+	l.logs = eventlog.NewPlanLog(log)
+	return l
+}
+
+func TestLeader_ConflictOfAPlan(t *testing.T) {
+	reg := memory.New().Client("a")
+	names := []string{"one", "three", "two"}
+	l := newPlanner(t, reg, names...)
+	keys := l.Self.Keys
 	// commit commits a decision with changes for a number of jobs. It returns the jobs that have plans then.
 	commit := func(changes int) (planned []string) {
 		d := planning.Decide(&l.View)
@@ -71,6 +82,73 @@ func TestLeader_ConflictOfAPlan(t *testing.T) {
 		require.Equal(t, names, commit(1))
 		assert.Empty(t, l.SentAlone, "a committed change ends it")
 	})
+}
+
+func TestLeader_CommitsManyPlans(t *testing.T) {
+	names := make([]string, 40)
+	for i := range names {
+		names[i] = fmt.Sprintf("job%02d", i)
+	}
+	bubble := func(name string, f func(t *testing.T)) {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+	}
+	commit := func(t *testing.T, answer func(n int) error) (r *slowStore, l *Leader, err error) {
+		r = &slowStore{Registry: memory.New().Client("a"), answer: func(int) error { return nil }}
+		l = newPlanner(t, r, names...)
+		r.sent, r.answer = 0, answer
+		_, err = l.CommitDecision(t.Context(), planning.Decide(&l.View))
+		return r, l, err
+	}
+	bubble("in several transactions at once", func(t *testing.T) {
+		began := time.Now()
+		r, l, err := commit(t, func(int) error { return nil })
+		require.NoError(t, err)
+		assert.Equal(t, 40, r.sent)
+		assert.Len(t, l.View.Plans, 40)
+		assert.Equal(t, (1+40/flights)*time.Second, time.Since(began), "the record of the term, and five rounds of flights")
+	})
+	bubble("and after an error sends no more, but awaits those under way", func(t *testing.T) {
+		r, l, err := commit(t, func(n int) error {
+			if n == 3 {
+				return registry.ErrPermission
+			}
+			return nil
+		})
+		require.ErrorIs(t, err, registry.ErrPermission)
+		assert.LessOrEqual(t, r.sent, 2*flights)
+		assert.Len(t, l.View.Plans, r.sent-1)
+	})
+	bubble("and after the end of its term no more either", func(t *testing.T) {
+		r, _, err := commit(t, func(int) error { return &registry.ConflictError{Index: 0} })
+		require.ErrorIs(t, err, elector.ErrTermOver)
+		assert.LessOrEqual(t, r.sent, 2*flights)
+	})
+}
+
+// slowStore is a registry whose transactions take a second and hold one plan each.
+type slowStore struct {
+	registry.Registry
+	mu     sync.Mutex
+	sent   int
+	answer func(n int) error // of the n-th transaction
+}
+
+func (s *slowStore) Limits() registry.Limits {
+	l := s.Registry.Limits()
+	l.TxnItems = 2 // the term, and a plan
+	return l
+}
+
+func (s *slowStore) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) {
+	s.mu.Lock()
+	s.sent++
+	n := s.sent
+	s.mu.Unlock()
+	time.Sleep(time.Second)
+	if err := s.answer(n); err != nil {
+		return registry.Rev{}, err
+	}
+	return s.Registry.Txn(ctx, t)
 }
 
 func TestLeader_TriesAgainWithinASecondHoweverOftenARoundFailed(t *testing.T) {
