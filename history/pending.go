@@ -1,9 +1,10 @@
 package history
 
 import (
-	"container/heap"
 	"container/list"
 	"time"
+
+	"github.com/rota-dev/rota/internal/heap"
 )
 
 // Keep is which runs have a record of their own. Every run is counted in the record of its fire.
@@ -38,8 +39,8 @@ type pending struct {
 
 	// Records to write, by importance.
 	failedRuns  list.List // of *queuedRun, in order of due
-	failedFires fireHeap
-	okFires     fireHeap
+	failedFires firesByDue
+	okFires     firesByDue
 	okRuns      list.List // of *queuedRun, in order of due
 
 	dropped Dropped
@@ -54,12 +55,12 @@ type fireKey struct {
 
 // fireState is a fire that had runs recently.
 type fireState struct {
-	key  fireKey
-	rec  *Fire     // counts that were not taken yet; nil if there are none
-	due  time.Time // when rec is to be taken
-	at   int       // index in its heap
-	idle *list.Element
-	slow []slowRun // the slowest successful runs so far, at most slowest
+	key   fireKey
+	rec   *Fire     // counts that were not taken yet; nil if there are none
+	due   time.Time // when rec is to be taken
+	place int       // in its heap
+	idle  *list.Element
+	slow  []slowRun // the slowest successful runs so far, at most slowest
 }
 
 // slowRun is one of the slowest runs of a fire.
@@ -89,7 +90,7 @@ func newPending(limit int, keep Keep, wait time.Duration, firstPart uint64) *pen
 
 // size is the number of records to write.
 func (p *pending) size() int {
-	return p.failedRuns.Len() + len(p.failedFires) + len(p.okFires) + p.okRuns.Len()
+	return p.failedRuns.Len() + p.failedFires.Len() + p.okFires.Len() + p.okRuns.Len()
 }
 
 // addRun adds a normalized run.
@@ -114,8 +115,8 @@ func (p *pending) update(s *fireState, change func(*Fire)) {
 	succeeded := s.rec.allSucceeded()
 	change(s.rec)
 	if succeeded && !s.rec.allSucceeded() {
-		heap.Remove(&p.okFires, s.at)
-		heap.Push(&p.failedFires, s)
+		p.okFires.Keep(s, false)
+		p.failedFires.Push(s)
 	}
 }
 
@@ -139,7 +140,7 @@ func (p *pending) open(key fireKey, fire, now time.Time) *fireState {
 		Instance: key.instance, Part: p.part,
 	}
 	s.due = now.Add(p.wait)
-	heap.Push(&p.okFires, s)
+	p.okFires.Push(s)
 	return s
 }
 
@@ -175,9 +176,9 @@ func (p *pending) dropExcess() {
 		case p.okRuns.Len() > 0:
 			removeFirst(&p.okRuns)
 			p.dropped.Folded++
-		case len(p.okFires) > 0:
+		case p.okFires.Len() > 0:
 			p.dropped.countFire(p.close(&p.okFires))
-		case len(p.failedFires) > 0:
+		case p.failedFires.Len() > 0:
 			p.dropped.countFire(p.close(&p.failedFires))
 		default:
 			removeFirst(&p.failedRuns)
@@ -187,8 +188,8 @@ func (p *pending) dropExcess() {
 }
 
 // close removes the oldest record of a heap of fires.
-func (p *pending) close(from *fireHeap) *Fire {
-	s := heap.Pop(from).(*fireState)
+func (p *pending) close(from *firesByDue) *Fire {
+	s := from.Pop()
 	rec := s.rec
 	s.rec = nil
 	s.idle = p.idle.PushBack(s)
@@ -214,8 +215,8 @@ func (p *pending) take(now time.Time, n int, all bool) []record {
 			taken = append(taken, record{run: &q.run})
 		}
 	}
-	takeFires := func(from *fireHeap) {
-		for len(taken) < n && len(*from) > 0 && (all || !(*from)[0].due.After(now)) {
+	takeFires := func(from *firesByDue) {
+		for len(taken) < n && from.Len() > 0 && (all || !from.First().due.After(now)) {
 			rec := p.close(from).normalize()
 			taken = append(taken, record{fire: &rec})
 		}
@@ -250,35 +251,18 @@ func (p *pending) nextDue() time.Time {
 			observe(e.Value.(*queuedRun).due)
 		}
 	}
-	for _, fires := range []fireHeap{p.failedFires, p.okFires} {
-		if len(fires) > 0 {
-			observe(fires[0].due)
+	for _, fires := range []*firesByDue{&p.failedFires, &p.okFires} {
+		if fires.Len() > 0 {
+			observe(fires.First().due)
 		}
 	}
 	return first
 }
 
-// fireHeap is fires with a record to write. The first is due first.
-type fireHeap []*fireState
+// firesByDue is fires with a record to write. The first is due first.
+type firesByDue = heap.Heap[*fireState, byDue]
 
-func (h fireHeap) Len() int           { return len(h) }
-func (h fireHeap) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
+type byDue struct{}
 
-func (h fireHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].at, h[j].at = i, j
-}
-
-func (h *fireHeap) Push(x any) {
-	s := x.(*fireState)
-	s.at = len(*h)
-	*h = append(*h, s)
-}
-
-func (h *fireHeap) Pop() any {
-	last := len(*h) - 1
-	s := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	return s
-}
+func (byDue) Before(a, b *fireState) bool { return a.due.Before(b.due) }
+func (byDue) Place(s *fireState) *int     { return &s.place }

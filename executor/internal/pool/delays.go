@@ -2,16 +2,17 @@ package pool
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"slices"
 	"time"
+
+	"github.com/rota-dev/rota/internal/heap"
 )
 
 // delays are the claimed runs that wait for their instants of Schedule.Spread. They need no worker,
 // goroutine or timer of their own.
 type delays struct {
-	tasks   delayHeap
+	tasks   heap.Heap[*Task, byBegin]
 	byShard map[shardOf]*Task
 	timer   *time.Timer     // for the first task; nil before there was one
 	session context.Context // whose end drops its tasks
@@ -30,19 +31,19 @@ func (d *delays) push(t *Task) {
 		d.byShard = map[shardOf]*Task{}
 	}
 	d.byShard[shardOf{t.Job, t.Shard}] = t
-	heap.Push(&d.tasks, t)
+	d.tasks.Push(t)
 }
 
 // remove removes a task.
 func (d *delays) remove(t *Task) {
 	delete(d.byShard, shardOf{t.Job, t.Shard})
-	heap.Remove(&d.tasks, t.index)
+	d.tasks.Keep(t, false)
 }
 
 // waitingByJob returns the tasks by job, except those whose session has ended.
 func (d *delays) waitingByJob() map[string]Waits {
 	out := map[string]Waits{}
-	for _, t := range d.tasks {
+	for t := range d.tasks.All() {
 		if t.Ctx.Err() != nil {
 			continue
 		}
@@ -83,14 +84,14 @@ func (p *Pool) AddDelayed(t *Task) {
 func (p *Pool) setTimerLocked() {
 	d := &p.delays
 	switch {
-	case len(d.tasks) == 0:
+	case d.tasks.Len() == 0:
 		if d.timer != nil {
 			d.timer.Stop()
 		}
 	case d.timer == nil:
-		d.timer = time.AfterFunc(time.Until(d.tasks[0].begin), p.queueDelayed)
+		d.timer = time.AfterFunc(time.Until(d.tasks.First().begin), p.queueDelayed)
 	default:
-		d.timer.Reset(time.Until(d.tasks[0].begin))
+		d.timer.Reset(time.Until(d.tasks.First().begin))
 	}
 }
 
@@ -99,8 +100,8 @@ func (p *Pool) queueDelayed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	for len(p.delays.tasks) > 0 && !p.delays.tasks[0].begin.After(now) {
-		t := p.delays.tasks[0]
+	for p.delays.tasks.Len() > 0 && !p.delays.tasks.First().begin.After(now) {
+		t := p.delays.tasks.First()
 		p.delays.remove(t)
 		t.Since, t.Added = t.Since.Add(t.Delay), now
 		p.addLocked(t)
@@ -122,7 +123,7 @@ func (p *Pool) HandBackDelayed(job string, shard int) {
 func (p *Pool) DrainDelayed() {
 	p.endDelays(func() []*Task {
 		p.delays.over = true
-		return slices.Clone(p.delays.tasks)
+		return slices.Collect(p.delays.tasks.All())
 	})
 }
 
@@ -130,7 +131,7 @@ func (p *Pool) DrainDelayed() {
 // next incarnation.
 func (p *Pool) dropDelayed() {
 	p.endDelays(func() []*Task {
-		return slices.DeleteFunc(slices.Clone(p.delays.tasks), func(t *Task) bool { return t.Ctx.Err() == nil })
+		return slices.DeleteFunc(slices.Collect(p.delays.tasks.All()), func(t *Task) bool { return t.Ctx.Err() == nil })
 	})
 }
 
@@ -166,32 +167,10 @@ func (p *Pool) endDelayLocked(t *Task) (end func()) {
 	return func() {}
 }
 
-// delayHeap is a heap of tasks by the instants at which they begin, for package heap.
-type delayHeap []*Task
+type byBegin struct{}
 
-func (h delayHeap) Len() int { return len(h) }
-
-func (h delayHeap) Less(i, j int) bool {
-	return cmp.Or(h[i].begin.Compare(h[j].begin), h[i].Fire.Compare(h[j].Fire), cmp.Compare(h[i].Job, h[j].Job), cmp.Compare(h[i].Shard, h[j].Shard)) < 0
+func (byBegin) Before(a, b *Task) bool {
+	return cmp.Or(a.begin.Compare(b.begin), a.Fire.Compare(b.Fire), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Shard, b.Shard)) < 0
 }
 
-func (h delayHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-// Push is for package heap.
-func (h *delayHeap) Push(x any) {
-	t := x.(*Task)
-	t.index = len(*h)
-	*h = append(*h, t)
-}
-
-// Pop is for package heap.
-func (h *delayHeap) Pop() any {
-	old := *h
-	last := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	return last
-}
+func (byBegin) Place(t *Task) *int { return &t.delayed }

@@ -127,7 +127,7 @@ func (p *Pool) closeQuietLocked() {
 }
 
 // isQuietLocked reports whether nothing waits or runs.
-func (p *Pool) isQuietLocked() bool { return p.queue.running+p.queue.waiting+len(p.delays.tasks) == 0 }
+func (p *Pool) isQuietLocked() bool { return p.queue.running+p.queue.waiting+p.delays.tasks.Len() == 0 }
 
 // WatchAgain calls the alarm after d. If no task waits and no report is open, it instead
 // waits for the next task that must wait.

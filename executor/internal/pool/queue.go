@@ -2,10 +2,11 @@ package pool
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"iter"
 	"time"
+
+	"github.com/rota-dev/rota/internal/heap"
 )
 
 // Task is a claimed run that waits for a worker, or has one.
@@ -23,10 +24,10 @@ type Task struct {
 	HandsBack bool        // the run may be handed back
 	Delay     time.Duration
 
-	order uint64    // of arrival
-	next  *Task     // in a chain of taskQueue
-	begin time.Time // when the delay ends
-	index int       // in delays.tasks
+	order   uint64    // of arrival
+	next    *Task     // in a chain of taskQueue
+	begin   time.Time // when the delay ends
+	delayed int       // its place in delays.tasks
 }
 
 // compare orders tasks by fire, then by arrival.
@@ -50,7 +51,7 @@ type queue struct {
 	waiting  int
 	arrivals uint64
 	jobs     map[string]*jobQueue
-	ready    readyJobs
+	ready    heap.Heap[*jobQueue, byFewestRunning]
 }
 
 // jobQueue is the tasks of one job.
@@ -59,7 +60,7 @@ type jobQueue struct {
 	bound   int // of running tasks; 0: none
 	running int
 	waiting taskQueue
-	index   int // in queue.ready, -1 if not
+	place   int // in queue.ready
 }
 
 // ready reports whether the job's own bound lets another task run.
@@ -72,7 +73,7 @@ func (j *jobQueue) compare(o *jobQueue) int {
 	if c := cmp.Compare(j.running, o.running); c != 0 {
 		return c
 	}
-	return j.waiting.chains[0].compare(o.waiting.chains[0])
+	return j.waiting.chains.First().compare(o.waiting.chains.First())
 }
 
 // jobQueue returns the queue of a job. It is never removed, as there is one per registered job.
@@ -82,7 +83,7 @@ func (q *queue) jobQueue(name string) *jobQueue {
 		if q.jobs == nil {
 			q.jobs = map[string]*jobQueue{}
 		}
-		j = &jobQueue{name: name, index: -1}
+		j = &jobQueue{name: name}
 		q.jobs[name] = j
 	}
 	return j
@@ -107,10 +108,10 @@ func (q *queue) add(t *Task) {
 
 // startNext counts the next task as running and returns it, nil if none may run.
 func (q *queue) startNext() *Task {
-	if len(q.ready) == 0 || q.bound > 0 && q.running >= q.bound {
+	if q.ready.Len() == 0 || q.bound > 0 && q.running >= q.bound {
 		return nil
 	}
-	j := q.ready[0]
+	j := q.ready.First()
 	t := j.waiting.pop()
 	j.running++
 	q.running++
@@ -129,21 +130,14 @@ func (q *queue) finishTask(job string) {
 
 // reorder updates the place of a job among the ready jobs after a change.
 func (q *queue) reorder(j *jobQueue) {
-	switch ready := j.ready(); {
-	case ready && j.index < 0:
-		heap.Push(&q.ready, j)
-	case ready:
-		heap.Fix(&q.ready, j.index)
-	case j.index >= 0:
-		heap.Remove(&q.ready, j.index)
-	}
+	q.ready.Keep(j, j.ready())
 }
 
 // taskQueue holds the waiting tasks of a job, in order. Tasks of one fire that arrive one after the other form a chain, so
 // that the shards of a fire take constant time each.
 type taskQueue struct {
-	chains taskHeap // the first task of each chain
-	last   *Task    // the last task that arrived, nil if it does not wait any more
+	chains heap.Heap[*Task, byArrival] // the first task of each chain
+	last   *Task                       // the last task that arrived, nil if it does not wait any more
 	count  int
 }
 
@@ -152,7 +146,7 @@ func (q *taskQueue) push(t *Task) {
 	if q.last != nil && q.last.Fire.Equal(t.Fire) {
 		q.last.next = t
 	} else {
-		heap.Push(&q.chains, t)
+		q.chains.Push(t)
 	}
 	q.last = t
 	q.count++
@@ -160,11 +154,12 @@ func (q *taskQueue) push(t *Task) {
 
 // pop removes the first task and returns it.
 func (q *taskQueue) pop() *Task {
-	t := q.chains[0]
+	t := q.chains.First()
 	if t.next != nil {
-		q.chains[0], t.next = t.next, nil // later than t, and still before the tasks of the other chains
+		q.chains.ReplaceFirst(t.next)
+		t.next = nil
 	} else {
-		heap.Pop(&q.chains)
+		q.chains.Pop()
 	}
 	if t == q.last {
 		q.last = nil
@@ -176,7 +171,7 @@ func (q *taskQueue) pop() *Task {
 // all returns the tasks, in no order.
 func (q *taskQueue) all() iter.Seq[*Task] {
 	return func(yield func(*Task) bool) {
-		for _, t := range q.chains {
+		for t := range q.chains.All() {
 			for ; t != nil; t = t.next {
 				if !yield(t) {
 					return
@@ -186,49 +181,12 @@ func (q *taskQueue) all() iter.Seq[*Task] {
 	}
 }
 
-// taskHeap is a heap of tasks, for package heap.
-type taskHeap []*Task
+type byArrival struct{}
 
-func (h taskHeap) Len() int           { return len(h) }
-func (h taskHeap) Less(i, j int) bool { return h[i].compare(h[j]) < 0 }
-func (h taskHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (byArrival) Before(a, b *Task) bool { return a.compare(b) < 0 }
+func (byArrival) Place(*Task) *int       { return nil }
 
-// Push is for package heap.
-func (h *taskHeap) Push(x any) { *h = append(*h, x.(*Task)) }
+type byFewestRunning struct{}
 
-// Pop is for package heap.
-func (h *taskHeap) Pop() any {
-	old := *h
-	last := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	return last
-}
-
-// readyJobs is a heap of jobs that are ready, for package heap.
-type readyJobs []*jobQueue
-
-func (h readyJobs) Len() int           { return len(h) }
-func (h readyJobs) Less(i, j int) bool { return h[i].compare(h[j]) < 0 }
-
-func (h readyJobs) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-// Push is for package heap.
-func (h *readyJobs) Push(x any) {
-	j := x.(*jobQueue)
-	j.index = len(*h)
-	*h = append(*h, j)
-}
-
-// Pop is for package heap.
-func (h *readyJobs) Pop() any {
-	old := *h
-	last := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	last.index = -1
-	return last
-}
+func (byFewestRunning) Before(a, b *jobQueue) bool { return a.compare(b) < 0 }
+func (byFewestRunning) Place(j *jobQueue) *int     { return &j.place }

@@ -10,7 +10,7 @@ import (
 
 func TestAgenda_OrdersJobsByTheirLatestInstants(t *testing.T) {
 	var g agenda
-	a, b, c := &JobState{Segment: "a", index: -1}, &JobState{Segment: "b", index: -1}, &JobState{Segment: "c", index: -1}
+	a, b, c := &JobState{Segment: "a"}, &JobState{Segment: "b"}, &JobState{Segment: "c"}
 	for _, step := range []struct {
 		job   *JobState
 		wake  record.Instant
@@ -26,6 +26,6 @@ func TestAgenda_OrdersJobsByTheirLatestInstants(t *testing.T) {
 		{b, 54, b, "it waits again"},
 	} {
 		g.schedule(step.job, step.wake)
-		assert.Same(t, step.first, g[0], "%s at %d: %s", step.job.Segment, step.wake, step.why)
+		assert.Same(t, step.first, g.First(), "%s at %d: %s", step.job.Segment, step.wake, step.why)
 	}
 }

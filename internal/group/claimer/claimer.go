@@ -1,7 +1,6 @@
 package claimer
 
 import (
-	"container/heap"
 	"context"
 	"log/slog"
 	"maps"
@@ -156,7 +155,7 @@ type JobState struct {
 	awaited       bool           // a fire is due for a shard that runs: its end must not wait; guarded by the inbox's mutex
 	reportedAhead record.Ahead   // as last published
 	wake          record.Instant // when to decide next; zero: not on the agenda
-	index         int            // in the agenda, -1 if not there
+	onAgenda      int            // its place there
 }
 
 // wake makes the loop check for input. It does not block.
@@ -222,8 +221,8 @@ func (c *Claimer) applySession(ctx context.Context) error {
 // computeSleep returns the time until the loop has something to do without further input.
 func (c *Claimer) computeSleep(now, clock time.Time) time.Duration {
 	d := ClockCheckInterval
-	if len(c.agenda) > 0 {
-		d = min(d, c.agenda[0].wake.Time().Sub(clock))
+	if c.agenda.Len() > 0 {
+		d = min(d, c.agenda.First().wake.Time().Sub(clock))
 	}
 	if unjudged := c.clockJudgedAt.Sub(now); unjudged > 0 {
 		d = min(d, unjudged)
@@ -250,9 +249,8 @@ func (c *Claimer) checkClockJump(before, clock, after time.Time) {
 
 // markDue marks jobs that are due on the agenda, and ends that have waited long enough.
 func (c *Claimer) markDue(now, clock time.Time) {
-	for len(c.agenda) > 0 && c.agenda[0].wake <= record.InstantOf(clock) {
-		j := heap.Pop(&c.agenda).(*JobState)
-		c.MarkDirty(j)
+	for c.agenda.Len() > 0 && c.agenda.First().wake <= record.InstantOf(clock) {
+		c.MarkDirty(c.agenda.Pop())
 	}
 	c.Flushing = c.Running == 0 || c.Draining
 	for _, w := range []*waitingEnds{&c.held, &c.carried} {
@@ -293,7 +291,7 @@ func (c *Claimer) CopyJobState(segment string) *JobState {
 		return nil
 	}
 	out := *j
-	out.wake, out.index, out.dirty, out.awaited = 0, -1, false, false
+	out.wake, out.onAgenda, out.dirty, out.awaited = 0, 0, false, false
 	out.Ended = slices.Clone(j.Ended)
 	return &out
 }

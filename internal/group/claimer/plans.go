@@ -37,7 +37,7 @@ func (c *Claimer) ApplyPlans(ctx context.Context) {
 			}
 			j = &JobState{
 				Segment: n.Name, key: c.Keys.Claims(c.Me, n.Name), planKey: c.Keys.Plan(n.Name),
-				index: -1, Claims: record.Claims{Job: n.Value.Job},
+				Claims: record.Claims{Job: n.Value.Job},
 			}
 			c.Jobs[n.Name] = j
 		}

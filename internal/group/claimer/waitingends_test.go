@@ -243,7 +243,7 @@ func TestClaimer_RecordsTheLastEndOfAFollowedJobAtOnce(t *testing.T) {
 			l := New(Config{Me: "me", Blocked: &BlockedShards{}, Clock: func() time.Time { return clock }}, nil)
 			plan := coordtest.PlanOfOwnShards(t, c.shards)
 			plan.Fires = c.fires
-			j := &JobState{Segment: "job", Plan: plan, programs: map[int]due.Program{1: coordtest.Minutely{}}, index: -1}
+			j := &JobState{Segment: "job", Plan: plan, programs: map[int]due.Program{1: coordtest.Minutely{}}}
 			run := coordtest.Fire(1, 1)
 			all := shardset.Range(0, c.shards)
 			j.Claims = record.Claims{Job: "job", Watermarks: record.Watermarks{}.Raise(all, run.Watermark()), Running: coordtest.Runs(all, run)}

@@ -82,7 +82,7 @@ func TestClaimer_AppliesTheRecordOfTheNamespace(t *testing.T) {
 	refused := func(c *Claimer) WriteResult {
 		conds := append([]registry.Cond{registry.Alive("s")}, c.Namespace.requirements(keys.Meta())...)
 		load := batch.NewPacker[*PendingWrite](conds, registry.PortableLimits)
-		load.Add(&PendingWrite{Job: &JobState{index: -1}}, batch.Items{Ops: []registry.Op{registry.Create("claims/a.A/job", nil)}})
+		load.Add(&PendingWrite{Job: &JobState{}}, batch.Items{Ops: []registry.Op{registry.Create("claims/a.A/job", nil)}})
 		ld := *load.Finish()
 		return WriteResult{Load: ld, Err: registry.Conflict(ld.Txn, namespaceItem)}
 	}
@@ -118,7 +118,7 @@ func TestClaimer_AppliesTheRecordOfTheNamespace(t *testing.T) {
 		w.namespaceErr = registry.ErrPermission
 		l.WritesInFlight = 1
 		require.NoError(t, l.ApplyResult(t.Context(), w))
-		assert.Len(t, l.agenda, 1)
+		assert.Equal(t, 1, l.agenda.Len())
 	})
 }
 

@@ -1,13 +1,15 @@
 package simulate
 
 import (
-	"container/heap"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
 	"time"
+
+	"github.com/rota-dev/rota/internal/heap"
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/test/judge"
@@ -60,7 +62,7 @@ type fleet struct {
 	specs         []*jobSpec
 	slots         []*slot
 	processes     []*process // that have not ended
-	agenda        agenda
+	agenda        heap.Heap[action, byTime]
 	actions       int
 	endings       map[int]func() // undo the faults in progress, by number
 	faultsStarted int
@@ -311,13 +313,13 @@ func (f *fleet) shutDownAndJudge() error {
 // schedule adds an action to the agenda, a while from now.
 func (f *fleet) schedule(d time.Duration, do func() error) {
 	f.actions++
-	heap.Push(&f.agenda, action{time.Now().Add(d), f.actions, do})
+	f.agenda.Push(action{time.Now().Add(d), f.actions, do})
 }
 
 // advance performs the actions on the agenda until an instant.
 func (f *fleet) advance(until time.Time) error {
-	for len(f.agenda) > 0 && f.agenda[0].at.Before(until) {
-		a := heap.Pop(&f.agenda).(action)
+	for f.agenda.Len() > 0 && f.agenda.First().at.Before(until) {
+		a := f.agenda.Pop()
 		time.Sleep(time.Until(a.at))
 		if err := a.do(); err != nil {
 			return err
@@ -334,26 +336,10 @@ type action struct {
 	do    func() error
 }
 
-type agenda []action
+type byTime struct{}
 
-func (g agenda) Len() int { return len(g) }
-
-func (g agenda) Less(i, j int) bool {
-	if c := g[i].at.Compare(g[j].at); c != 0 {
-		return c < 0
-	}
-	return g[i].order < g[j].order
+func (byTime) Before(a, b action) bool {
+	return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.order, b.order)) < 0
 }
 
-func (g agenda) Swap(i, j int) { g[i], g[j] = g[j], g[i] }
-
-// Push is for package heap.
-func (g *agenda) Push(x any) { *g = append(*g, x.(action)) }
-
-// Pop is for package heap.
-func (g *agenda) Pop() any {
-	old := *g
-	last := old[len(old)-1]
-	*g = old[:len(old)-1]
-	return last
-}
+func (byTime) Place(action) *int { return nil }
