@@ -12,6 +12,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/group/coordtest"
 	"github.com/rota-dev/rota/internal/group/due"
+	"github.com/rota-dev/rota/internal/group/snapshot"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
@@ -20,16 +21,17 @@ import (
 
 // groupWithJobs returns the records of a group whose jobs the incarnation "a.1" owns. Only job-00000 has
 // a schedule.
-func groupWithJobs(t testing.TB, jobs int) (g *groupRecords, claim func(job int)) {
+func groupWithJobs(t testing.TB, jobs int) (g *summaries, claim func(job int)) {
 	t.Helper()
 	o, err := New(memory.New().Client("console"), "test", "")
 	require.NoError(t, err)
-	g = o.WithCompiler(func(def json.RawMessage) (due.Program, error) {
+	o = o.WithCompiler(func(def json.RawMessage) (due.Program, error) {
 		if _, j, err := record.DecodeDefinition(def); err != nil || j.Name != "job-00000" {
 			return nil, errors.New("no schedule")
 		}
 		return coordtest.Minutely{}, nil
-	}).newGroupRecords()
+	})
+	g = o.newSummaries(snapshot.New(o.keys))
 	rev := registry.Rev{Seq: 1}
 	put := func(key registry.Key, v any) {
 		value, err := record.Encode(v)
@@ -42,19 +44,19 @@ func groupWithJobs(t testing.TB, jobs int) (g *groupRecords, claim func(job int)
 		def := json.RawMessage(coordtest.Def(name(n), 1, 1, ""))
 		epoch, err := record.NewEpoch(1, record.InstantOf(coordtest.BubbleStart()), def)
 		require.NoError(t, err)
-		put(g.keys.Job(name(n)), def)
-		put(g.keys.Plan(name(n)), &record.Plan{
+		put(o.keys.Job(name(n)), def)
+		put(o.keys.Plan(name(n)), &record.Plan{
 			Format: record.Format, Job: name(n), Epochs: []record.Epoch{epoch}, Owners: map[string]shardset.Set{"a.1": shardset.Of(0)},
 		})
 	}
 	return g, func(n int) {
-		put(g.keys.Claims("a.1", name(n)), record.Claims{Job: name(n), Counts: record.Counts{Claimed: 1}})
+		put(o.keys.Claims("a.1", name(n)), record.Claims{Job: name(n), Counts: record.Counts{Claimed: 1}})
 	}
 }
 
-// TestGroupRecords_ComputeChangedSummaries counts summaries: the cost of a screen must depend on the number of
+// TestSummaries_ComputeChangedSummaries counts summaries: the cost of a screen must depend on the number of
 // changed jobs, not on the number of jobs.
-func TestGroupRecords_ComputeChangedSummaries(t *testing.T) {
+func TestSummaries_ComputeChangedSummaries(t *testing.T) {
 	const jobs = 1000
 	g, claim := groupWithJobs(t, jobs)
 	now := coordtest.BubbleStart()
@@ -89,37 +91,37 @@ func TestGroupRecords_ComputeChangedSummaries(t *testing.T) {
 	}
 	assert.Len(t, g.expiries, 1)
 
-	g.setInstance("instance", registry.Entry{Key: "instance", Owner: "1"})
+	g.put(registry.Entry{Key: g.records.Keys.Instance("a"), Value: []byte("{}"), Owner: "1"})
 	assert.Zero(t, computed(), "no record of a job has changed")
 	st, _ = g.changes(now)
 	require.Len(t, st.Jobs, jobs)
 	assert.Zero(t, st.Jobs[0].Expired, "the owner is alive")
 }
 
-func TestGroupRecords_ChangesNameRemovedJobs(t *testing.T) {
+func TestSummaries_ChangesNameRemovedJobs(t *testing.T) {
 	g, claim := groupWithJobs(t, 3)
 	now := coordtest.BubbleStart()
 	g.changes(now)
-	g.remove(g.keys.Job("job-00001"))
+	g.remove(g.records.Keys.Job("job-00001"))
 	st, removed := g.changes(now)
 	assert.Empty(t, removed, "its plan has the definition")
 	assert.Len(t, st.Jobs, 1)
-	g.remove(g.keys.Plan("job-00001"))
+	g.remove(g.records.Keys.Plan("job-00001"))
 	st, removed = g.changes(now)
 	assert.Equal(t, []string{"job-00001"}, removed)
 	assert.Empty(t, st.Jobs)
 	assert.Len(t, g.status(now).Jobs, 2)
-	assert.Equal(t, map[string]int{"a.1": 2}, g.planned)
+	assert.Equal(t, []string{"a.1"}, g.records.Incarnations())
 	claim(1)
 	st, removed = g.changes(now)
 	assert.Empty(t, st.Jobs, "claims alone are no job")
 	assert.Empty(t, removed)
 }
 
-// BenchmarkGroupRecords_Changes is a screen that is shown again: 10,000 jobs, of which 17 have changed.
-func BenchmarkGroupRecords_Changes(b *testing.B) {
+// BenchmarkSummaries_Changes is a screen that is shown again: 10,000 jobs, of which 17 have changed.
+func BenchmarkSummaries_Changes(b *testing.B) {
 	g, claim := groupWithJobs(b, 10_000)
-	g.setInstance("instance", registry.Entry{Key: "instance", Owner: "1"})
+	g.put(registry.Entry{Key: g.records.Keys.Instance("a"), Value: []byte("{}"), Owner: "1"})
 	now := coordtest.BubbleStart()
 	g.changes(now)
 	for b.Loop() {
