@@ -188,8 +188,10 @@ func (g *summaries) compute(j *jobEntry, now time.Time) (expires time.Time) {
 	}
 	st := statusOf(g.records, j.segment, j.programs, now)
 	j.summary = st.Summary()
-	if key := g.records.Keys.Plan(j.segment); g.records.Unreadable[key] != nil {
-		j.summary.Problem = unreadableProblem(key)
+	if plan.Plan == nil {
+		if key := g.records.Keys.Plan(j.segment); g.records.Unreadable[key] != nil {
+			j.summary.Problem = unreadableProblem(key)
+		}
 	}
 	for inc, shards := range g.records.Owners(j.segment) {
 		j.owned[inc] = shards.Len()
@@ -330,8 +332,9 @@ func (g *summaries) changesOfLost() (changed []JobSummary, found []string) {
 // statusWithoutJobs returns the state of the group but its jobs.
 func (g *summaries) statusWithoutJobs(now time.Time) GroupStatus {
 	st := GroupStatus{At: now, Namespace: g.namespace, Group: g.name}
+	election := g.records.Keys.Election() // what is wrong with it, members log
 	for key := range g.records.Unreadable {
-		if key.Dir() != g.records.Keys.Election() {
+		if key.Dir() != election {
 			st.Unreadable = append(st.Unreadable, key)
 		}
 	}

@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -116,6 +119,83 @@ func TestSummaries_ChangesNameRemovedJobs(t *testing.T) {
 	st, removed = g.changes(now)
 	assert.Empty(t, st.Jobs, "claims alone are no job")
 	assert.Empty(t, removed)
+}
+
+// TestSummaries_UpdatesEqualAFreshRead changes records in random order. The state of the group equals that of a new reading of
+// the records, and so does the one that a caller of changes has put together.
+func TestSummaries_UpdatesEqualAFreshRead(t *testing.T) {
+	const jobs = 4
+	for seed := range uint64(10) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		g, _ := groupWithJobs(t, jobs)
+		o := &Operator{keys: g.records.Keys, namespace: g.namespace, group: g.name, compile: g.compile}
+		stored := map[registry.Key]registry.Entry{}
+		rev := uint64(1_000_000)
+		change := func(key registry.Key, v any) {
+			delete(stored, key)
+			g.remove(key)
+			if v == nil {
+				return
+			}
+			value, err := record.Encode(v)
+			require.NoError(t, err)
+			rev++
+			e := registry.Entry{Key: key, Value: value, Modified: registry.Rev{Seq: rev}}
+			if key.Dir() == o.keys.Instances() {
+				e.Owner = "1"
+			}
+			stored[key] = e
+			g.put(e)
+		}
+		for n := range jobs { // as groupWithJobs has put them
+			name := fmt.Sprintf("job-%05d", n)
+			change(o.keys.Job(name), json.RawMessage(coordtest.Def(name, 1, 1, "")))
+			change(o.keys.Plan(name), g.records.Plans[name].Plan)
+		}
+		now, seen := coordtest.BubbleStart(), map[string]JobSummary{}
+		for step := range 60 {
+			name := fmt.Sprintf("job-%05d", rng.IntN(jobs))
+			plan := &record.Plan{Format: record.Format, Job: name, Owners: map[string]shardset.Set{"a.1": shardset.Of(0)}}
+			epoch, err := record.NewEpoch(1, record.InstantOf(coordtest.BubbleStart()), json.RawMessage(coordtest.Def(name, 1, 1, "")))
+			require.NoError(t, err)
+			plan.Epochs = []record.Epoch{epoch}
+			member := record.Member{Name: "a", Session: "1", Jobs: []string{name}, Differs: []string{name}}
+			changes := []struct {
+				key    registry.Key
+				values []any
+			}{
+				{o.keys.Job(name), []any{nil, "spoilt", json.RawMessage(coordtest.Def(name, step, 1, ""))}},
+				{o.keys.Plan(name), []any{nil, "spoilt", plan}},
+				{o.keys.Control(name), []any{nil, "spoilt", &record.Control{Job: name, Paused: true}}},
+				{o.keys.Claims("a.1", name), []any{nil, "spoilt", record.Claims{Job: name, Counts: record.Counts{Claimed: uint64(step)}}}},
+				{o.keys.Member("a.1"), []any{nil, "spoilt", member}},
+				{o.keys.Instance("a"), []any{nil, record.Instance{Session: "1"}}},
+				{o.keys.GroupControl(), []any{nil, "spoilt", &record.GroupControl{Paused: true}}},
+				{o.keys.Seat(), []any{nil, record.Seat{}}},
+				{o.keys.Leader(), []any{nil, record.Leader{Incarnation: "a.1"}}},
+			}
+			c := changes[rng.IntN(len(changes))]
+			change(c.key, c.values[rng.IntN(len(c.values))])
+			now = now.Add(time.Duration(rng.IntN(90)) * time.Second)
+
+			fresh := snapshot.New(o.keys)
+			fresh.PutAll(slices.Collect(maps.Values(stored)))
+			want := o.newSummaries(fresh).status(now)
+			require.Equal(t, want, g.status(now), "seed %d, step %d, %s", seed, step, c.key)
+			st, removed := g.changes(now)
+			for _, name := range removed {
+				delete(seen, name)
+			}
+			for _, j := range st.Jobs {
+				seen[j.Job] = j
+			}
+			jobs := make([]JobSummary, 0, len(seen))
+			for _, name := range slices.Sorted(maps.Keys(seen)) {
+				jobs = append(jobs, seen[name])
+			}
+			require.Equal(t, want.Jobs, jobs, "seed %d, step %d, %s", seed, step, c.key)
+		}
+	}
 }
 
 // BenchmarkSummaries_Changes is a screen that is shown again: 10,000 jobs, of which 17 have changed.

@@ -313,7 +313,7 @@ func (d *diagnosis) checkLocals() {
 func (d *diagnosis) checkOrphans() {
 	orphan := func(key registry.Key, job, what, do string) { d.add(Finding{Warning, Orphaned, job, key, what, do}) }
 	unclaimed := func(segment, inc string) {
-		if !d.Has(d.Keys.Member(inc)) {
+		if _, known := d.Members[inc]; !known && !d.Has(d.Keys.Member(inc)) {
 			orphan(d.Keys.Claims(inc, segment), d.Jobs[segment].Name, fmt.Sprintf("claims of %s, which has no member record", inc),
 				d.byLeader("restores the member record or reaps the claims; if it stays so, look at its log"))
 		}
@@ -344,7 +344,7 @@ func (d *diagnosis) checkOrphans() {
 	}
 	for segment, p := range d.Plans {
 		for inc := range p.Owners {
-			if !d.Has(d.Keys.Member(inc)) {
+			if _, known := d.Members[inc]; !known && !d.Has(d.Keys.Member(inc)) {
 				orphan(d.Keys.Plan(segment), p.Job, fmt.Sprintf("the plan names the owner %s, which has no member record", inc), d.byLeader("reassigns its shards; if it stays so, look at its log"))
 			}
 		}
@@ -355,7 +355,8 @@ func (d *diagnosis) checkOrphans() {
 func (d *diagnosis) checkJobs() {
 	for _, segment := range slices.Sorted(maps.Keys(d.Jobs)) {
 		job := d.Jobs[segment]
-		if d.Has(d.Keys.Plan(segment)) || d.isRetiring(segment) {
+		_, planned := d.Plans[segment]
+		if planned || d.Has(d.Keys.Plan(segment)) || d.isRetiring(segment) {
 			continue
 		}
 		f := Finding{Warning, Missing, job.Name, d.Keys.Plan(segment), "the job has no plan", d.byLeader("makes one; if it stays so, look at its log")}

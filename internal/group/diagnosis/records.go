@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"iter"
 	"maps"
 	"slices"
 
@@ -32,13 +33,20 @@ func (r *Records) Incarnations() []string {
 // another program wrote their values, which lists leave out.
 func (r *Records) MissingCounterparts() []registry.Key {
 	wanted := map[registry.Key]bool{r.Keys.Seat(): true, r.Keys.Leader(): true, r.Keys.GroupControl(): true}
-	for segment := range r.Segments() {
-		ofPlan, ofJob := r.Keys.Plan(segment), r.Keys.Job(segment)
-		if r.Has(ofPlan) || r.Has(r.Keys.Control(segment)) {
-			wanted[ofJob] = true
+	want := func(segments iter.Seq[string], key func(segment string) registry.Key) {
+		for segment := range segments {
+			wanted[key(segment)] = true
 		}
-		if r.Has(ofJob) {
-			wanted[ofPlan] = true
+	}
+	want(maps.Keys(r.Jobs), r.Keys.Plan)
+	want(maps.Keys(r.Plans), r.Keys.Job)
+	want(maps.Keys(r.Control), r.Keys.Job)
+	for key := range r.Unreadable {
+		switch segment, ofJob := r.JobOf(key); {
+		case ofJob && key.Dir() == r.Keys.Jobs():
+			wanted[r.Keys.Plan(segment)] = true
+		case ofJob && (key.Dir() == r.Keys.Plans() || key.Dir() == r.Keys.Controls()):
+			wanted[r.Keys.Job(segment)] = true
 		}
 	}
 	for _, inc := range r.Incarnations() {

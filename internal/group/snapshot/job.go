@@ -115,12 +115,12 @@ func (s *Snapshot) View(compile due.Compiler) planning.View {
 	if s.Group.GroupControl != nil {
 		v.GroupExclusion = s.Group.Exclusion
 	}
-	for _, key := range slices.Concat(s.Damaged(s.dirs.jobs), s.Damaged(s.dirs.controls)) {
+	for _, key := range slices.Concat(s.Damaged(s.at.jobs), s.Damaged(s.at.controls)) {
 		if _, ofJob := s.JobOf(key); ofJob {
 			v.UnreadableInputs[key.Name()] = key
 		}
 	}
-	for _, key := range s.Damaged(s.dirs.plans) {
+	for _, key := range s.Damaged(s.at.plans) {
 		v.UnreadablePlans[key.Name()] = true
 	}
 	return v

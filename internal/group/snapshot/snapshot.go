@@ -30,7 +30,7 @@ type Snapshot struct {
 	// ErrForeign.
 	Unreadable map[registry.Key]error
 
-	dirs     directories
+	at       places
 	sessions map[registry.Key]registry.SessionID // the owners of the keys of instances
 	owners   map[string]int                      // how many plans have an incarnation as an owner
 }
@@ -41,8 +41,11 @@ type LeaderRecord struct {
 	*record.Leader
 }
 
-// directories are the directories of a group. The keys are kept, for each entry is compared with them.
-type directories struct{ election, members, instances, jobs, controls, plans, claims, ends registry.Key }
+// places are keys and directories of a group. They are kept, for each entry is compared with them.
+type places struct {
+	meta, seat, leader, group                                         registry.Key
+	election, members, instances, jobs, controls, plans, claims, ends registry.Key // directories
+}
 
 // New returns an empty snapshot.
 func New(keys record.Keys) *Snapshot {
@@ -50,7 +53,8 @@ func New(keys record.Keys) *Snapshot {
 		Keys: keys, Members: map[string]planning.MemberRecord{}, Live: map[registry.SessionID]record.Instance{},
 		Jobs: map[string]planning.JobRecord{}, Control: map[string]planning.ControlRecord{}, Plans: map[string]planning.PlanRecord{},
 		Claims: map[string]map[string]planning.ClaimsRecord{}, Unreadable: map[registry.Key]error{},
-		dirs: directories{
+		at: places{
+			keys.Meta(), keys.Seat(), keys.Leader(), keys.GroupControl(),
 			keys.Election(), keys.Members(), keys.Instances(), keys.Jobs(), keys.Controls(), keys.Plans(), keys.ClaimsOf("x").Dir(), keys.Ends(),
 		},
 		sessions: map[registry.Key]registry.SessionID{}, owners: map[string]int{},
@@ -60,7 +64,7 @@ func New(keys record.Keys) *Snapshot {
 // Directories returns the directories of the group but those of claims, in the order to read them: a plan before the claims
 // of its owners, and a member before its session, so that a member that is just joining does not appear to have expired.
 func (s *Snapshot) Directories() []registry.Key {
-	d := &s.dirs
+	d := &s.at
 	return []registry.Key{d.jobs, d.controls, d.plans, d.election, d.members, d.instances}
 }
 
@@ -92,42 +96,42 @@ func (s *Snapshot) PutForeign(key registry.Key, err error) {
 // decodeOfGroup decodes and adds a record that belongs to no job.
 func (s *Snapshot) decodeOfGroup(e registry.Entry) error {
 	switch dir := e.Key.Dir(); {
-	case e.Key == s.Keys.Meta():
+	case e.Key == s.at.meta:
 		m, err := record.DecodeMeta(e.Value)
 		if err != nil {
 			return err
 		}
 		s.Meta = &m
-	case e.Key == s.Keys.Seat():
+	case e.Key == s.at.seat:
 		seat, err := record.Decode[record.Seat](e.Value)
 		s.Seat = &seat
 		return err
-	case e.Key == s.Keys.Leader():
+	case e.Key == s.at.leader:
 		l, err := record.Decode[record.Leader](e.Value)
 		if err != nil {
 			return err
 		}
 		s.Leader = LeaderRecord{e.Modified, &l}
-	case e.Key == s.Keys.GroupControl():
+	case e.Key == s.at.group:
 		c, err := record.DecodeGroupControl(e.Value)
 		if err != nil {
 			return err
 		}
 		s.Group = planning.GroupRecord{Rev: e.Modified, GroupControl: c}
-	case dir == s.dirs.members:
+	case dir == s.at.members:
 		m, err := record.DecodeMemberEntry(e)
 		if err != nil {
 			return err
 		}
 		s.Members[e.Key.Name()] = planning.MemberRecord{Rev: e.Modified, Member: m}
-	case dir == s.dirs.instances:
+	case dir == s.at.instances:
 		i, err := record.Decode[record.Instance](e.Value)
 		if err != nil {
 			i = record.Instance{}
 		}
 		s.Live[e.Owner], s.sessions[e.Key] = i, e.Owner
 		return err
-	case dir == s.dirs.ends: // only whether they can be read is of interest
+	case dir == s.at.ends: // only whether they can be read is of interest
 		_, err := record.DecodeEnds(e.Value)
 		return err
 	}
@@ -138,7 +142,7 @@ func (s *Snapshot) decodeOfGroup(e registry.Entry) error {
 func (s *Snapshot) decodeOfJob(e registry.Entry) error {
 	segment := e.Key.Name()
 	switch dir := e.Key.Dir(); dir {
-	case s.dirs.jobs:
+	case s.at.jobs:
 		text, job, err := record.DecodeDefinition(e.Value)
 		if err == nil {
 			err = record.CheckJobOf(e.Key, job.Name)
@@ -147,7 +151,7 @@ func (s *Snapshot) decodeOfJob(e registry.Entry) error {
 			return err
 		}
 		s.Jobs[segment] = planning.JobRecord{Rev: e.Modified, Def: text, Job: job}
-	case s.dirs.controls:
+	case s.at.controls:
 		c, err := record.DecodeControl(e.Value)
 		if err == nil {
 			err = record.CheckJobOf(e.Key, c.Job)
@@ -156,7 +160,7 @@ func (s *Snapshot) decodeOfJob(e registry.Entry) error {
 			return err
 		}
 		s.Control[segment] = planning.ControlRecord{Rev: e.Modified, Control: c}
-	case s.dirs.plans:
+	case s.at.plans:
 		p, err := record.DecodePlanEntry(e)
 		if err != nil {
 			return err
@@ -184,27 +188,27 @@ func (s *Snapshot) Remove(key registry.Key) {
 	delete(s.Unreadable, key)
 	name := key.Name()
 	switch dir := key.Dir(); {
-	case key == s.Keys.Meta():
+	case key == s.at.meta:
 		s.Meta = nil
-	case key == s.Keys.Seat():
+	case key == s.at.seat:
 		s.Seat = nil
-	case key == s.Keys.Leader():
+	case key == s.at.leader:
 		s.Leader = LeaderRecord{}
-	case key == s.Keys.GroupControl():
+	case key == s.at.group:
 		s.Group = planning.GroupRecord{}
-	case dir == s.dirs.members:
+	case dir == s.at.members:
 		delete(s.Members, name)
-	case dir == s.dirs.instances:
+	case dir == s.at.instances:
 		delete(s.Live, s.sessions[key])
 		delete(s.sessions, key)
-	case dir == s.dirs.jobs:
+	case dir == s.at.jobs:
 		delete(s.Jobs, name)
-	case dir == s.dirs.controls:
+	case dir == s.at.controls:
 		delete(s.Control, name)
-	case dir == s.dirs.plans:
+	case dir == s.at.plans:
 		s.countOwners(s.Plans[name].Plan, -1)
 		delete(s.Plans, name)
-	case dir.Dir() == s.dirs.claims:
+	case dir.Dir() == s.at.claims:
 		if delete(s.Claims[name], dir.Name()); len(s.Claims[name]) == 0 {
 			delete(s.Claims, name)
 		}
@@ -225,7 +229,7 @@ func (s *Snapshot) countOwners(p *record.Plan, sign int) {
 // JobOf returns the segment of the job that a record belongs to. It returns false for records of no job.
 func (s *Snapshot) JobOf(key registry.Key) (segment string, ok bool) {
 	switch dir := key.Dir(); {
-	case dir == s.dirs.jobs, dir == s.dirs.plans, dir.Dir() == s.dirs.claims, dir == s.dirs.controls && key != s.Keys.GroupControl():
+	case dir == s.at.jobs, dir == s.at.plans, dir.Dir() == s.at.claims, dir == s.at.controls && key != s.at.group:
 		return key.Name(), true
 	}
 	return "", false
@@ -256,23 +260,23 @@ func (s *Snapshot) Has(key registry.Key) (found bool) {
 	}
 	name := key.Name()
 	switch dir := key.Dir(); {
-	case key == s.Keys.Meta():
+	case key == s.at.meta:
 		return s.Meta != nil
-	case key == s.Keys.Seat():
+	case key == s.at.seat:
 		return s.Seat != nil
-	case key == s.Keys.Leader():
+	case key == s.at.leader:
 		return s.Leader.Leader != nil
-	case key == s.Keys.GroupControl():
+	case key == s.at.group:
 		return s.Group.GroupControl != nil
-	case dir == s.dirs.members:
+	case dir == s.at.members:
 		_, found = s.Members[name]
-	case dir == s.dirs.instances:
+	case dir == s.at.instances:
 		_, found = s.sessions[key]
-	case dir == s.dirs.jobs:
+	case dir == s.at.jobs:
 		_, found = s.Jobs[name]
-	case dir == s.dirs.controls:
+	case dir == s.at.controls:
 		_, found = s.Control[name]
-	case dir == s.dirs.plans:
+	case dir == s.at.plans:
 		_, found = s.Plans[name]
 	}
 	return found
@@ -323,7 +327,7 @@ func (s *Snapshot) Incarnations() []string {
 	for inc := range s.Members {
 		all[inc] = true
 	}
-	for _, key := range s.Damaged(s.dirs.members) {
+	for _, key := range s.Damaged(s.at.members) {
 		all[key.Name()] = true
 	}
 	for inc := range s.owners {
