@@ -78,10 +78,12 @@ const AllShards = -1
 // A missing or damaged record is part of the answer and no error; so is an unknown job. The cost is
 // that of Status, and one read for each job that the job follows.
 func (o *Operator) Explain(ctx context.Context, job string, shard int, fire time.Time) (Explanation, error) {
-	r, err := o.readForExplain(ctx, job)
+	s, followed, err := o.readFollower(ctx, record.Segment(job))
 	if err != nil {
 		return Explanation{}, fmt.Errorf("explain %q: %w", job, err)
 	}
+	r := explainRecords(s, job, followed)
+	r.Compile, r.Now = o.compile, record.InstantOf(time.Now())
 	shards := shardset.Range(0, r.Total())
 	if shard != AllShards {
 		if shard < 0 || shard >= r.Total() {
@@ -102,31 +104,24 @@ func (o *Operator) Explain(ctx context.Context, job string, shard int, fire time
 	return out, nil
 }
 
-// readForExplain reads the records of a job and of its group.
-func (o *Operator) readForExplain(ctx context.Context, job string) (explain.Records, error) {
-	segment := record.Segment(job)
+// readFollower reads the records of a job and of its group, and the plans of the jobs that it follows, whose names it returns.
+func (o *Operator) readFollower(ctx context.Context, segment string) (s *snapshot.Snapshot, followed []string, err error) {
 	if err := o.checkFormat(ctx); err != nil {
-		return explain.Records{}, err
+		return nil, nil, err
 	}
-	s := snapshot.New(o.keys)
-	err := o.get(ctx, s, o.keys.Job(segment), o.keys.Control(segment), o.keys.GroupControl(), o.keys.Plan(segment))
-	plan := s.Plans[segment].Plan
-	var followed []string
-	if err == nil && plan != nil && plan.Last().Job().After != nil {
-		followed = plan.Last().Job().After.Jobs
-		for _, name := range followed {
-			err = errors.Join(err, o.get(ctx, s, o.keys.Plan(record.Segment(name))))
+	s = snapshot.New(o.keys)
+	if err := o.get(ctx, s, o.keys.Job(segment), o.keys.Control(segment), o.keys.GroupControl(), o.keys.Plan(segment)); err != nil {
+		return nil, nil, err
+	}
+	if p := s.Plans[segment].Plan; p != nil && p.Last().Job().After != nil {
+		followed = p.Last().Job().After.Jobs
+	}
+	for _, name := range followed {
+		if err := o.get(ctx, s, o.keys.Plan(record.Segment(name))); err != nil {
+			return nil, nil, err
 		}
 	}
-	if err == nil {
-		err = o.getFleet(ctx, s, segment)
-	}
-	if err != nil {
-		return explain.Records{}, err
-	}
-	r := explainRecords(s, job, followed)
-	r.Compile, r.Now = o.compile, record.InstantOf(time.Now())
-	return r, nil
+	return s, followed, o.getFleet(ctx, s, segment)
 }
 
 // explainRecords returns the records that explain a job, with the plans of the jobs that it follows.

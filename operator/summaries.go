@@ -41,7 +41,7 @@ type summaries struct {
 	localDiffers map[string][]string     // instances by job
 }
 
-// jobEntry is the summary of a job, and what it was computed from.
+// jobEntry is the summary of a job, with the parts of it that are kept for the next one.
 type jobEntry struct {
 	segment  string
 	planOf   registry.Rev // of the plan that programs belong to; zero if there is none
@@ -332,7 +332,7 @@ func (g *summaries) changesOfLost() (changed []JobSummary, found []string) {
 // statusWithoutJobs returns the state of the group but its jobs.
 func (g *summaries) statusWithoutJobs(now time.Time) GroupStatus {
 	st := GroupStatus{At: now, Namespace: g.namespace, Group: g.name}
-	election := g.records.Keys.Election() // what is wrong with it, members log
+	election := g.records.Keys.Election() // members log damage of its records
 	for key := range g.records.Unreadable {
 		if key.Dir() != election {
 			st.Unreadable = append(st.Unreadable, key)

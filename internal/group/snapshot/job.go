@@ -75,7 +75,7 @@ func (s *Snapshot) Definition(segment string) planning.JobRecord {
 	return def
 }
 
-// Progress returns what the shards of a job with a plan have done by the plan and all claims.
+// Progress returns the progress of a job's shards, by the plan and all claims. The job must have a plan.
 func (s *Snapshot) Progress(segment string) (planning.JobProgress, due.Progress) {
 	p := s.Plans[segment].Plan
 	done := planning.JobProgress{Watermarks: p.Watermarks}
