@@ -39,7 +39,7 @@ func (o *Operator) newAct(what string) record.Act {
 // record. Acts of versions of rota that do not record them are missing.
 func (o *Operator) Acts(ctx context.Context, job string) ([]Act, error) {
 	if job == "" {
-		c, _, err := o.readGroupControl(ctx)
+		c, err := o.readGroupControl(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("acts on all jobs: %w", err)
 		}
@@ -49,7 +49,7 @@ func (o *Operator) Acts(ctx context.Context, job string) ([]Act, error) {
 	if err != nil {
 		return nil, fmt.Errorf("acts on %q: %w", job, err)
 	}
-	c, err := o.readControl(ctx, def)
+	c, err := o.readControl(ctx, def.Job)
 	if err != nil {
 		return nil, fmt.Errorf("acts on %q: %w", job, err)
 	}

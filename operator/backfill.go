@@ -39,11 +39,11 @@ func (o *Operator) listFires(ctx context.Context, job string, from, to time.Time
 	if o.compile == nil {
 		return nil, ErrNoCompiler
 	}
-	text, _, err := o.readDefinitionText(ctx, record.Segment(job))
+	def, err := o.readDefinition(ctx, record.Segment(job))
 	if err != nil {
 		return nil, err
 	}
-	prog, err := o.compile(text)
+	prog, err := o.compile(def.Def)
 	if err != nil {
 		return nil, err
 	}

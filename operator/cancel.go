@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/rota-dev/rota/internal/group/due"
@@ -45,10 +46,11 @@ func (o *Operator) Cancel(ctx context.Context, job string, shards ...int) ([]Run
 
 // findRuns returns the runs of shards that are in progress or pending; of all shards if none is named.
 func (o *Operator) findRuns(ctx context.Context, segment string, shards []int) (record.Runs, error) {
-	p, _, err := o.readPlan(ctx, segment)
+	s, err := o.getReadable(ctx, o.keys.Plan(segment))
 	if err != nil {
 		return nil, err
 	}
+	p := s.Plans[segment].Plan
 	if p == nil {
 		return nil, ErrNotRunning
 	}
@@ -58,13 +60,16 @@ func (o *Operator) findRuns(ctx context.Context, segment string, shards []int) (
 			return nil, err
 		}
 	}
+	if err := o.getClaims(ctx, s, segment, slices.Collect(maps.Keys(p.Owners))); err != nil {
+		return nil, err
+	}
+	if err := s.CheckForeign(); err != nil {
+		return nil, err
+	}
 	var found record.Runs
 	marks, pending := p.Watermarks, slices.Clone(p.Reruns)
 	for inc, owned := range p.Owners {
-		claims, err := o.readClaims(ctx, inc, segment, &Status{})
-		if err != nil {
-			return nil, err
-		}
+		claims := s.Claims[segment][inc]
 		marks = marks.Fold(claims.Watermarks, owned)
 		pending = append(pending, claims.Reruns.Within(owned)...)
 		for _, g := range claims.Running.Within(owned.Intersect(wanted)) {

@@ -85,12 +85,16 @@ const (
 // found: the claims of an incarnation that no plan and no member record names, and the states that
 // shards have saved.
 func (o *Operator) Diagnose(ctx context.Context) (Diagnosis, error) {
-	r, err := o.listGroup(ctx)
-	if err == nil {
-		err = o.listClaims(ctx, &r)
+	r := diagnosis.Records{Compile: o.compile}
+	var err error
+	if r.Snapshot, err = o.listGroup(ctx); err == nil {
+		err = o.list(ctx, r.Snapshot, registry.ReadOptions{Fresh: true}, o.keys.Ends())
 	}
 	if err == nil {
-		err = o.findForeign(ctx, &r)
+		err = o.listClaims(ctx, r.Snapshot, r.Incarnations())
+	}
+	if err == nil { // lists leave out values that another program wrote
+		err = o.getEach(ctx, r.Snapshot, r.MissingCounterparts())
 	}
 	if err != nil {
 		return Diagnosis{}, fmt.Errorf("diagnose: %w", err)

@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/rota-dev/rota/internal/group/explain"
-	"github.com/rota-dev/rota/internal/parallel"
+	"github.com/rota-dev/rota/internal/group/snapshot"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
@@ -81,10 +78,12 @@ const AllShards = -1
 // A missing or damaged record is part of the answer and no error; so is an unknown job. The cost is
 // that of Status, and one read for each job that the job follows.
 func (o *Operator) Explain(ctx context.Context, job string, shard int, fire time.Time) (Explanation, error) {
-	r, err := o.readForExplain(ctx, job)
+	s, followed, err := o.readFollower(ctx, record.Segment(job))
 	if err != nil {
 		return Explanation{}, fmt.Errorf("explain %q: %w", job, err)
 	}
+	r := explainRecords(s, job, followed)
+	r.Compile, r.Now = o.compile, record.InstantOf(time.Now())
 	shards := shardset.Range(0, r.Total())
 	if shard != AllShards {
 		if shard < 0 || shard >= r.Total() {
@@ -105,177 +104,59 @@ func (o *Operator) Explain(ctx context.Context, job string, shard int, fire time
 	return out, nil
 }
 
-// parallelReads bounds the concurrent reads of Explain and Diagnose.
-const parallelReads = 16
+// readFollower reads the records of a job and of its group, and the plans of the jobs that it follows, whose names it returns.
+func (o *Operator) readFollower(ctx context.Context, segment string) (s *snapshot.Snapshot, followed []string, err error) {
+	if err := o.checkFormat(ctx); err != nil {
+		return nil, nil, err
+	}
+	s = snapshot.New(o.keys)
+	if err := o.get(ctx, s, o.keys.Job(segment), o.keys.Control(segment), o.keys.GroupControl(), o.keys.Plan(segment)); err != nil {
+		return nil, nil, err
+	}
+	if p := s.Plans[segment].Plan; p != nil && p.Last().Job().After != nil {
+		followed = p.Last().Job().After.Jobs
+	}
+	for _, name := range followed {
+		if err := o.get(ctx, s, o.keys.Plan(record.Segment(name))); err != nil {
+			return nil, nil, err
+		}
+	}
+	return s, followed, o.getFleet(ctx, s, segment)
+}
 
-// readForExplain reads the records of a job and of its group. Damaged records are collected in
-// Unreadable.
-func (o *Operator) readForExplain(ctx context.Context, job string) (explain.Records, error) {
+// explainRecords returns the records that explain a job, with the plans of the jobs that it follows.
+func explainRecords(s *snapshot.Snapshot, job string, followed []string) explain.Records {
 	segment := record.Segment(job)
+	leader, term := s.ReadLeader()
 	r := explain.Records{
-		Keys: o.keys, Job: job, Compile: o.compile, Unreadable: map[registry.Key]string{},
+		Keys: s.Keys, Job: job, Definition: s.Jobs[segment].Def, Stored: s.Jobs[segment].Job, Control: s.Control[segment].Control,
+		Plan: s.Plans[segment].Plan, Leader: record.InstanceOf(leader), Term: term, Skewed: s.Skewed(), Unreadable: map[registry.Key]string{},
 		Members: map[string]record.Member{}, Live: map[registry.SessionID]bool{}, Claims: map[string]record.Claims{},
 	}
-	if err := o.checkFormat(ctx); err != nil {
-		return r, err
+	if s.Group.GroupControl != nil {
+		r.Group = *s.Group.GroupControl
 	}
-	// get reads a record and passes it to decode, whose error makes it unreadable.
-	get := func(key registry.Key, decode func(registry.Entry) error) error {
-		e, found, err := o.getRecord(ctx, key)
-		switch {
-		case errors.Is(err, registry.ErrForeign):
+	if len(followed) > 0 {
+		r.Followed = map[string]*record.Plan{}
+	}
+	for _, name := range followed {
+		if p := s.Plans[record.Segment(name)].Plan; p != nil {
+			r.Followed[name] = p
+		}
+	}
+	for inc, m := range s.Members {
+		r.Members[inc] = m.Member
+	}
+	for session := range s.Live {
+		r.Live[session] = true
+	}
+	for inc, c := range s.Claims[segment] {
+		r.Claims[inc] = c.Claims
+	}
+	for key, err := range s.Unreadable {
+		if r.Unreadable[key] = err.Error(); errors.Is(err, registry.ErrForeign) {
 			r.Unreadable[key] = "another program wrote it"
-		case err != nil:
-			return err
-		case found:
-			if err := decode(e); err != nil {
-				r.Unreadable[key] = err.Error()
-			}
-		}
-		return nil
-	}
-	led := false
-	for _, read := range []struct {
-		key    registry.Key
-		decode func(registry.Entry) error
-	}{
-		{o.keys.Job(segment), func(e registry.Entry) error {
-			text, def, err := record.DecodeDefinition(e.Value)
-			if err == nil {
-				err = record.CheckJobOf(e.Key, def.Name)
-			}
-			if err == nil {
-				r.Definition, r.Stored = text, def
-			}
-			return err
-		}},
-		{o.keys.Control(segment), func(e registry.Entry) error {
-			c, err := record.DecodeControl(e.Value)
-			if err == nil {
-				err = record.CheckJobOf(e.Key, c.Job)
-			}
-			if err == nil {
-				r.Control = c
-			}
-			return err
-		}},
-		{o.keys.GroupControl(), func(e registry.Entry) error {
-			c, err := record.DecodeGroupControl(e.Value)
-			if err == nil {
-				r.Group = *c
-			}
-			return err
-		}},
-		{o.keys.Plan(segment), func(e registry.Entry) (err error) {
-			p, err := record.DecodePlanEntry(e)
-			if err == nil {
-				r.Plan = p
-			}
-			return err
-		}},
-		{o.keys.Seat(), func(e registry.Entry) error {
-			led = true
-			seat, err := record.Decode[record.Seat](e.Value)
-			r.Skewed = seat.Skewed
-			return err
-		}},
-		{o.keys.Leader(), func(e registry.Entry) error {
-			l, err := record.Decode[record.Leader](e.Value)
-			if err == nil && led {
-				r.Leader, r.Term = record.InstanceOf(l.Incarnation), e.Modified.Seq
-			}
-			return err
-		}},
-	} {
-		if err := get(read.key, read.decode); err != nil {
-			return r, err
 		}
 	}
-	if r.Plan != nil {
-		if err := o.readFollowed(get, &r); err != nil {
-			return r, err
-		}
-	}
-	live, err := o.reg.List(ctx, o.keys.Instances(), registry.ReadOptions{})
-	if err != nil {
-		return r, err
-	}
-	for _, e := range live.Entries {
-		r.Live[e.Owner] = true
-	}
-	members, err := o.reg.List(ctx, o.keys.Members(), registry.ReadOptions{})
-	if err != nil {
-		return r, err
-	}
-	incarnations := map[string]bool{}
-	for _, e := range members.Entries {
-		m, err := record.DecodeMemberEntry(e)
-		if err != nil {
-			r.Unreadable[e.Key] = err.Error()
-			continue
-		}
-		r.Members[e.Key.Name()] = m
-		incarnations[e.Key.Name()] = true
-	}
-	if r.Plan != nil {
-		for inc := range r.Plan.Owners {
-			incarnations[inc] = true
-		}
-	}
-	err = o.readClaimsOfEach(ctx, slices.Sorted(maps.Keys(incarnations)), segment, &r)
-	r.Now = record.InstantOf(time.Now())
-	return r, err
-}
-
-// readFollowed reads the plans of the jobs that the job follows.
-func (o *Operator) readFollowed(get func(registry.Key, func(registry.Entry) error) error, r *explain.Records) error {
-	after := r.Plan.Last().Job().After
-	if after == nil {
-		return nil
-	}
-	r.Followed = map[string]*record.Plan{}
-	for _, name := range after.Jobs {
-		err := get(o.keys.Plan(record.Segment(name)), func(e registry.Entry) error {
-			p, err := record.DecodePlanEntry(e)
-			if err == nil {
-				r.Followed[name] = p
-			}
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// readClaimsOfEach reads the claims records of incarnations for one job. The plan was read fresh and the
-// reads of a handle never go back in time, so these need not be fresh.
-func (o *Operator) readClaimsOfEach(ctx context.Context, incarnations []string, segment string, r *explain.Records) error {
-	var mu sync.Mutex
-	return parallel.Each(ctx, parallelReads, incarnations, func(ctx context.Context, inc string) error {
-		key := o.keys.Claims(inc, segment)
-		e, err := o.reg.Get(ctx, key, registry.ReadOptions{})
-		mu.Lock()
-		defer mu.Unlock()
-		switch {
-		case errors.Is(err, registry.ErrNotFound):
-			return nil
-		case errors.Is(err, registry.ErrForeign):
-			r.Unreadable[key] = "another program wrote it"
-			return nil
-		case err != nil:
-			return err
-		}
-		c, err := record.DecodeClaims(e.Value)
-		if err == nil {
-			err = record.CheckJobOf(key, c.Job)
-		}
-		if err != nil {
-			r.Unreadable[key] = err.Error()
-			return nil
-		}
-		r.Claims[inc] = c
-		return nil
-	})
+	return r
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/group/batch"
+	"github.com/rota-dev/rota/internal/group/snapshot"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -163,25 +164,17 @@ func (o *Operator) findClaimants(ctx context.Context, segment string) (incs []st
 // findExpired returns the owners and members whose sessions have expired, sorted. It fails with ErrOffered if a live
 // member offers the job, or a live one of owners exists.
 func (o *Operator) findExpired(ctx context.Context, job string, owners []string) ([]string, error) {
-	st := Status{Job: job}
-	members, err := o.readMembers(ctx, &st)
-	if err != nil {
+	s := snapshot.New(o.keys)
+	if err := o.listMembers(ctx, s); err != nil {
 		return nil, err
 	}
-	if len(st.Unreadable) > 0 {
-		return nil, fmt.Errorf("read %s: the member may offer the job", st.Unreadable[0])
+	if damaged := s.Damaged(o.keys.Members()); len(damaged) > 0 {
+		return nil, fmt.Errorf("read %s: the member may offer the job", damaged[0])
 	}
-	live, err := o.reg.List(ctx, o.keys.Instances(), registry.ReadOptions{})
-	if err != nil {
-		return nil, err
-	}
-	alive := map[registry.SessionID]bool{}
-	for _, e := range live.Entries {
-		alive[e.Owner] = true
-	}
+	members := memberStatuses(s, job, 0)
 	for _, inc := range owners {
 		if members[inc] == nil {
-			members[inc] = &MemberStatus{Instance: record.InstanceOf(inc), Alive: alive[record.SessionOf(inc)]}
+			members[inc] = &MemberStatus{Instance: record.InstanceOf(inc), Alive: s.IsLive(record.SessionOf(inc))}
 		}
 	}
 	var expired, using []string

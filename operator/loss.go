@@ -71,12 +71,12 @@ func (o *Operator) AcknowledgeLoss(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		control, rev, err := o.readGroupControl(ctx)
+		control, err := o.readGroupControl(ctx)
 		if err != nil {
 			return fmt.Errorf("acknowledge loss of the store: %w", err)
 		}
 		control.Acts = control.Acts.With(o.newAct("acknowledge the loss of records: " + kind))
-		act, err := putOp(o.keys.GroupControl(), rev, control)
+		act, err := putOp(o.keys.GroupControl(), control.Rev, control.GroupControl)
 		if err != nil {
 			return err
 		}

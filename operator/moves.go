@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/strategy"
-	"github.com/rota-dev/rota/internal/group/diagnosis"
 	"github.com/rota-dev/rota/internal/group/due"
 	"github.com/rota-dev/rota/internal/group/planning"
 	"github.com/rota-dev/rota/internal/record"
@@ -156,17 +155,15 @@ func (o *Operator) Moves(ctx context.Context, options ...MovesOption) (Preview, 
 }
 
 func (o *Operator) previewMoves(ctx context.Context, options []MovesOption) (Preview, error) {
-	r, err := o.listGroup(ctx)
+	s, err := o.listGroup(ctx)
 	if err != nil {
 		return Preview{}, err
 	}
-	if r.Meta != nil {
-		if _, err := record.DecodeMeta(r.Meta.Value); err != nil {
-			return Preview{}, fmt.Errorf("read %s: %w", r.Meta.Key, err)
-		}
+	if err := s.Check(o.keys.Meta()); err != nil && !errors.Is(err, registry.ErrForeign) {
+		return Preview{}, err
 	}
 	now := time.Now()
-	in := movesInput{view: viewOf(&r)}
+	in := movesInput{view: s.View(o.compile)}
 	in.view.Now = record.InstantOf(now)
 	if o.compile == nil {
 		in.view.Compile = func(json.RawMessage) (due.Program, error) { return nil, errors.New("schedules are not known") }
@@ -240,65 +237,4 @@ func compareOwners(before, after map[string]shardset.Set, shards int) (moves []M
 		}
 	}
 	return moves, shardList(to[""])
-}
-
-// viewOf returns the View of a leader that knows the records. It leaves out records that cannot be read,
-// as a leader does.
-func viewOf(r *diagnosis.Records) planning.View {
-	v := planning.View{
-		Keys: r.Keys, Live: map[registry.SessionID]bool{}, Members: map[string]planning.MemberRecord{},
-		Jobs: map[string]planning.JobRecord{}, Control: map[string]planning.ControlRecord{}, Plans: map[string]planning.PlanRecord{},
-		UnreadablePlans: map[string]bool{}, UnreadableInputs: map[string]registry.Key{}, Compile: r.Compile,
-	}
-	for _, e := range r.Instances {
-		v.Live[e.Owner] = true
-	}
-	for _, e := range r.Members {
-		if m, err := record.DecodeMemberEntry(e); err == nil {
-			v.Members[e.Key.Name()] = planning.MemberRecord{Rev: e.Modified, Member: m}
-		}
-	}
-	for _, e := range r.Jobs {
-		text, job, err := record.DecodeDefinition(e.Value)
-		if err == nil {
-			err = record.CheckJobOf(e.Key, job.Name)
-		}
-		if err != nil {
-			v.UnreadableInputs[e.Key.Name()] = e.Key
-			continue
-		}
-		v.Jobs[e.Key.Name()] = planning.JobRecord{Rev: e.Modified, Def: text, Job: job}
-	}
-	for _, e := range r.Controls {
-		if e.Key == r.Keys.GroupControl() {
-			if c, err := record.DecodeGroupControl(e.Value); err == nil {
-				v.GroupExclusion = c.Exclusion
-			}
-			continue
-		}
-		c, err := record.DecodeControl(e.Value)
-		if err == nil {
-			err = record.CheckJobOf(e.Key, c.Job)
-		}
-		if err != nil {
-			v.UnreadableInputs[e.Key.Name()] = e.Key
-			continue
-		}
-		v.Control[e.Key.Name()] = planning.ControlRecord{Rev: e.Modified, Control: c}
-	}
-	for _, e := range r.Plans {
-		p, err := record.DecodePlanEntry(e)
-		if err != nil {
-			v.UnreadablePlans[e.Key.Name()] = true
-			continue
-		}
-		v.Plans[e.Key.Name()] = planning.PlanRecord{Rev: e.Modified, Plan: p}
-	}
-	for _, e := range r.Election {
-		if e.Key == r.Keys.Seat() {
-			seat, _ := record.Decode[record.Seat](e.Value)
-			v.Skewed = seat.Skewed
-		}
-	}
-	return v
 }

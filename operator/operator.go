@@ -2,7 +2,6 @@ package operator
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +11,7 @@ import (
 	"github.com/rota-dev/rota/internal/group/batch"
 	"github.com/rota-dev/rota/internal/group/due"
 	"github.com/rota-dev/rota/internal/group/member"
+	"github.com/rota-dev/rota/internal/group/snapshot"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
@@ -223,14 +223,9 @@ func (o *Operator) readResets(ctx context.Context, segment string) (uint64, erro
 	if err := o.checkFormat(ctx); err != nil {
 		return 0, err
 	}
-	key := o.keys.Plan(segment)
-	e, found, err := o.getRecord(ctx, key)
-	if err != nil || !found {
+	p, err := o.readPlan(ctx, segment)
+	if err != nil || p.Plan == nil {
 		return 0, err
-	}
-	p, err := record.DecodePlan(e.Value)
-	if err != nil {
-		return 0, fmt.Errorf("read %s: %w", key, err)
 	}
 	return p.Resets, nil
 }
@@ -270,17 +265,17 @@ func (o *Operator) Enable(ctx context.Context, s Scope) error {
 // all jobs of the group, which is not included in that of a single job.
 func (o *Operator) Intent(ctx context.Context, job string) (Intent, error) {
 	if job == "" {
-		c, _, err := o.readGroupControl(ctx)
+		c, err := o.readGroupControl(ctx)
 		if err != nil {
 			return Intent{}, fmt.Errorf("intent for all jobs: %w", err)
 		}
-		return intentOfGroup(c), nil
+		return intentOfGroup(c.GroupControl), nil
 	}
 	def, err := o.readDefinition(ctx, record.Segment(job))
 	if err != nil {
 		return Intent{}, fmt.Errorf("intent for %q: %w", job, err)
 	}
-	c, err := o.readControl(ctx, def)
+	c, err := o.readControl(ctx, def.Job)
 	if err != nil {
 		return Intent{}, fmt.Errorf("intent for %q: %w", job, err)
 	}
@@ -398,20 +393,21 @@ func (o *Operator) changeAnyControl(ctx context.Context, job string, change func
 		return err
 	}
 	for {
-		c, rev, err := o.readStoredControl(ctx, segment)
+		stored, err := o.readStoredControl(ctx, segment)
+		c := stored.Control
 		var asRead []registry.Cond
 		if err == nil && c == nil {
-			c, asRead, err = o.createControl(ctx, def)
+			c, asRead, err = o.createControl(ctx, def.Job)
 		}
 		if err != nil {
 			return err
 		}
-		what, err := change(c, def)
+		what, err := change(c, def.Job)
 		if err != nil {
 			return err
 		}
 		c.Acts = c.Acts.With(o.newAct(what))
-		if again, err := o.putRecord(ctx, o.keys.Control(segment), rev, c, asRead...); !again {
+		if again, err := o.putRecord(ctx, o.keys.Control(segment), stored.Rev, c, asRead...); !again {
 			return err
 		}
 	}
@@ -420,16 +416,16 @@ func (o *Operator) changeAnyControl(ctx context.Context, job string, change func
 // changeGroupControl changes the intent for all jobs by compare-and-set, and adds the act, whose text change returns.
 func (o *Operator) changeGroupControl(ctx context.Context, change func(*record.GroupControl) (what string, err error)) error {
 	for {
-		c, rev, err := o.readGroupControl(ctx)
+		c, err := o.readGroupControl(ctx)
 		if err != nil {
 			return err
 		}
-		what, err := change(c)
+		what, err := change(c.GroupControl)
 		if err != nil {
 			return err
 		}
 		c.Acts = c.Acts.With(o.newAct(what))
-		if again, err := o.putRecord(ctx, o.keys.GroupControl(), rev, c); !again {
+		if again, err := o.putRecord(ctx, o.keys.GroupControl(), c.Rev, c.GroupControl); !again {
 			return err
 		}
 	}
@@ -459,73 +455,21 @@ func putOp(key registry.Key, rev registry.Rev, v any) (registry.Op, error) {
 	return registry.Set(key, rev, value), nil
 }
 
-// getRecord reads a record. Found is false if it does not exist.
-func (o *Operator) getRecord(ctx context.Context, key registry.Key) (e registry.Entry, found bool, err error) {
-	e, err = o.reg.Get(ctx, key, registry.ReadOptions{Fresh: true})
-	if errors.Is(err, registry.ErrNotFound) {
-		return e, false, nil
-	}
-	return e, err == nil, err
-}
-
-// readControl returns the intent for a job. Without a control record, the intent is that of
-// the plan, which the first definition set by StartPaused; later definitions do not change it.
-func (o *Operator) readControl(ctx context.Context, def record.Job) (*record.Control, error) {
-	segment := record.Segment(def.Name)
-	c, _, err := o.readStoredControl(ctx, segment)
-	if c != nil || err != nil {
-		return c, err
-	}
-	p, _, err := o.readPlan(ctx, segment)
-	if err != nil {
-		return nil, err
-	}
-	return controlWithoutRecord(def, p), nil
-}
-
-// readStoredControl returns the control record of a job, nil if there is none.
-func (o *Operator) readStoredControl(ctx context.Context, segment string) (*record.Control, registry.Rev, error) {
-	key := o.keys.Control(segment)
-	e, found, err := o.getRecord(ctx, key)
-	if err != nil || !found {
-		return nil, registry.Rev{}, err
-	}
-	c, err := record.DecodeControl(e.Value)
-	if err == nil {
-		err = record.CheckJobOf(key, c.Job)
-	}
-	if err != nil {
-		return nil, registry.Rev{}, fmt.Errorf("read %s: %w", key, err)
-	}
-	return c, e.Modified, nil
-}
-
 // createControl returns the first control record of a job, and the condition under which it is true:
 // a plan that a leader creates or changes meanwhile may absorb claims before they are read here.
 func (o *Operator) createControl(ctx context.Context, def record.Job) (c *record.Control, asRead []registry.Cond, err error) {
 	segment := record.Segment(def.Name)
-	p, rev, err := o.readPlan(ctx, segment)
+	p, err := o.readPlan(ctx, segment)
 	if err != nil {
 		return nil, nil, err
 	}
 	planAsRead := registry.Absent(o.keys.Plan(segment))
-	if p != nil {
-		planAsRead = registry.At(o.keys.Plan(segment), rev)
+	if p.Plan != nil {
+		planAsRead = registry.At(o.keys.Plan(segment), p.Rev)
 	}
-	c = controlWithoutRecord(def, p)
-	c.LastTrigger, err = o.findLastTrigger(ctx, segment, p)
+	c = controlWithoutRecord(def, p.Plan)
+	c.LastTrigger, err = o.findLastTrigger(ctx, segment, p.Plan)
 	return c, []registry.Cond{planAsRead}, err
-}
-
-// controlWithoutRecord returns the intent for a job that has no control record. A nil plan means
-// that there is none.
-func controlWithoutRecord(def record.Job, p *record.Plan) *record.Control {
-	c := &record.Control{Job: def.Name, Paused: def.StartPaused}
-	if p != nil {
-		own := p.OwnHold()
-		c.Paused, c.Stopped, c.Disabled, c.Resets = own.Paused, own.Stopped, p.Disabled, p.Resets
-	}
-	return c
 }
 
 // findLastTrigger returns the highest trigger number in the plan and in the claims records of
@@ -546,18 +490,13 @@ func (o *Operator) findLastTrigger(ctx context.Context, segment string, p *recor
 			incs = append(incs, e.Key.Name())
 		}
 	}
+	s := snapshot.New(o.keys)
+	if err := o.getClaims(ctx, s, segment, incs); err != nil {
+		return 0, err
+	}
 	marks := slices.Clone(p.Watermarks)
-	for _, inc := range incs {
-		// The plan was read fresh, and reads of a handle never go back.
-		e, err := o.reg.Get(ctx, o.keys.Claims(inc, segment), registry.ReadOptions{})
-		if errors.Is(err, registry.ErrNotFound) || errors.Is(err, registry.ErrForeign) {
-			continue
-		} else if err != nil {
-			return 0, err
-		}
-		if claims, err := record.DecodeClaims(e.Value); err == nil {
-			marks = append(marks, claims.Watermarks...)
-		}
+	for _, claims := range s.Claims[segment] {
+		marks = append(marks, claims.Watermarks...)
 	}
 	for _, g := range marks {
 		last = max(last, g.Trigger)
@@ -566,55 +505,6 @@ func (o *Operator) findLastTrigger(ctx context.Context, segment string, p *recor
 		last = max(last, t.Number)
 	}
 	return last, nil
-}
-
-// readGroupControl returns the intent for all jobs.
-func (o *Operator) readGroupControl(ctx context.Context) (*record.GroupControl, registry.Rev, error) {
-	if err := o.checkFormat(ctx); err != nil {
-		return nil, registry.Rev{}, err
-	}
-	key := o.keys.GroupControl()
-	e, found, err := o.getRecord(ctx, key)
-	if err != nil || !found {
-		return &record.GroupControl{}, registry.Rev{}, err
-	}
-	c, err := record.DecodeGroupControl(e.Value)
-	if err != nil {
-		return nil, registry.Rev{}, fmt.Errorf("read %s: %w", key, err)
-	}
-	return c, e.Modified, nil
-}
-
-// readDefinition returns the stored definition of a job.
-func (o *Operator) readDefinition(ctx context.Context, segment string) (record.Job, error) {
-	_, def, err := o.readDefinitionText(ctx, segment)
-	return def, err
-}
-
-// readDefinitionText returns the stored definition of a job, also as text.
-func (o *Operator) readDefinitionText(ctx context.Context, segment string) (json.RawMessage, record.Job, error) {
-	if err := o.checkFormat(ctx); err != nil {
-		return nil, record.Job{}, err
-	}
-	key := o.keys.Job(segment)
-	e, found, err := o.getRecord(ctx, key)
-	if err != nil {
-		return nil, record.Job{}, err
-	}
-	if !found {
-		return nil, record.Job{}, ErrUnknownJob
-	}
-	text, def, err := record.DecodeDefinition(e.Value)
-	if err != nil {
-		return nil, record.Job{}, fmt.Errorf("read %s: %w", key, err)
-	}
-	return text, def, nil
-}
-
-// checkFormat checks that this version supports the record format of the namespace.
-func (o *Operator) checkFormat(ctx context.Context) error {
-	_, _, err := o.readMeta(ctx)
-	return err
 }
 
 // readMeta reads the record of the namespace, and its revision, which is zero if there is none. An error with a revision

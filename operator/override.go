@@ -99,7 +99,7 @@ func (o *Operator) previewOverride(ctx context.Context, job string, ov Override)
 	if err != nil {
 		return out, err
 	}
-	c, err := o.readControl(ctx, def)
+	c, err := o.readControl(ctx, def.Job)
 	if err != nil {
 		return out, err
 	}
@@ -133,10 +133,11 @@ func (o *Operator) applyOverride(ctx context.Context, job string, fields json.Ra
 	if o.compile == nil {
 		return record.Job{}, nil, ErrNoCompiler
 	}
-	def, _, err := o.readDefinitionText(ctx, record.Segment(job))
+	stored, err := o.readDefinition(ctx, record.Segment(job))
 	if err != nil {
 		return record.Job{}, nil, err
 	}
+	def := stored.Def
 	if len(fields) == 0 {
 		return o.compileDefinition(def)
 	}

@@ -54,9 +54,6 @@ func (o *Operator) Unretire(ctx context.Context, jobs ...string) error {
 	})
 }
 
-// retireReads bounds the concurrent reads of records of different jobs.
-const retireReads = 16
-
 // intentChange is a change of the control record of one job.
 type intentChange struct {
 	job   string
@@ -115,7 +112,7 @@ func (o *Operator) readIntentChanges(ctx context.Context, jobs []string, verb st
 	for i := range jobs {
 		indexes[i], changes[i] = i, intentChange{job: jobs[i]}
 	}
-	err := parallel.Each(ctx, retireReads, indexes, func(ctx context.Context, i int) error {
+	err := parallel.Each(ctx, parallelReads, indexes, func(ctx context.Context, i int) error {
 		changes[i].items, changes[i].err = o.readIntentChange(ctx, jobs[i], verb, change)
 		return nil
 	})
@@ -130,10 +127,11 @@ func (o *Operator) readIntentChanges(ctx context.Context, jobs []string, verb st
 // readIntentChange reads the intent for a job and returns the write that changes it.
 func (o *Operator) readIntentChange(ctx context.Context, job, verb string, change func(*record.Control) bool) (items batch.Items, err error) {
 	segment := record.Segment(job)
-	c, rev, err := o.readStoredControl(ctx, segment)
+	stored, err := o.readStoredControl(ctx, segment)
 	if err != nil {
 		return items, err
 	}
+	c := stored.Control
 	if c == nil {
 		def, err := o.readDefinition(ctx, segment)
 		switch {
@@ -142,7 +140,7 @@ func (o *Operator) readIntentChange(ctx context.Context, job, verb string, chang
 		case err != nil:
 			return items, err
 		}
-		if c, items.Conds, err = o.createControl(ctx, def); err != nil {
+		if c, items.Conds, err = o.createControl(ctx, def.Job); err != nil {
 			return items, err
 		}
 	}
@@ -150,7 +148,7 @@ func (o *Operator) readIntentChange(ctx context.Context, job, verb string, chang
 		return batch.Items{}, nil
 	}
 	c.Acts = c.Acts.With(o.newAct(verb))
-	op, err := putOp(o.keys.Control(segment), rev, c)
+	op, err := putOp(o.keys.Control(segment), stored.Rev, c)
 	if err != nil {
 		return batch.Items{}, err
 	}

@@ -130,10 +130,11 @@ func (o *Operator) Retry(ctx context.Context, job string, fire time.Time, option
 // readRetry reads the records that decide a retry, but the control record and the definition.
 func (o *Operator) readRetry(ctx context.Context, segment string) (*retry, error) {
 	r := &retry{}
-	p, _, err := o.readPlan(ctx, segment)
+	s, err := o.getReadable(ctx, o.keys.Plan(segment))
 	if err != nil {
 		return nil, err
 	}
+	p := s.Plans[segment].Plan
 	if p == nil {
 		p = &record.Plan{}
 	}
@@ -143,12 +144,19 @@ func (o *Operator) readRetry(ctx context.Context, segment string) (*retry, error
 	if err != nil {
 		return nil, err
 	}
+	var incs []string
 	for _, e := range listing.Entries {
-		claims, err := o.readClaims(ctx, e.Key.Name(), segment, &Status{})
-		if err != nil {
-			return nil, err
-		}
-		r.watermarks = r.watermarks.Fold(claims.Watermarks, p.Owners[e.Key.Name()])
+		incs = append(incs, e.Key.Name())
+	}
+	if err := o.getClaims(ctx, s, segment, incs); err != nil {
+		return nil, err
+	}
+	if err := s.CheckForeign(); err != nil {
+		return nil, err
+	}
+	for _, inc := range incs {
+		claims := s.Claims[segment][inc]
+		r.watermarks = r.watermarks.Fold(claims.Watermarks, p.Owners[inc])
 		r.failures = append(slices.Clip(r.failures), claims.Failures...)
 		r.running = append(r.running, claims.Running...)
 		r.pending = append(slices.Clip(r.pending), claims.Reruns...)

@@ -3,14 +3,13 @@ package operator
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/rota-dev/rota/internal/group/due"
-	"github.com/rota-dev/rota/internal/group/planning"
+	"github.com/rota-dev/rota/internal/group/snapshot"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
@@ -195,98 +194,79 @@ func (o *Operator) Status(ctx context.Context, job string) (Status, error) {
 
 func (o *Operator) readStatus(ctx context.Context, job string) (Status, error) {
 	segment := record.Segment(job)
-	text, def, err := o.readDefinitionText(ctx, segment)
+	if err := o.checkFormat(ctx); err != nil {
+		return Status{}, err
+	}
+	s, err := o.getReadable(ctx, o.keys.Job(segment))
+	if err == nil && s.Jobs[segment].Name == "" {
+		err = ErrUnknownJob
+	}
+	if err == nil {
+		err = o.get(ctx, s, o.keys.Control(segment), o.keys.Plan(segment))
+	}
+	if err == nil {
+		err = s.Check(o.keys.Control(segment), o.keys.Plan(segment))
+	}
+	if err == nil {
+		err = o.getFleet(ctx, s, segment)
+	}
+	if err == nil {
+		err = s.CheckForeign()
+	}
 	if err != nil {
 		return Status{}, err
 	}
-	c, err := o.readControl(ctx, def)
-	if err != nil {
-		return Status{}, err
-	}
-	plan, _, err := o.readPlan(ctx, segment)
-	if err != nil {
-		return Status{}, err
-	}
-	leader, err := o.readLeader(ctx)
-	if err != nil {
-		return Status{}, err
-	}
-	r := &jobRecords{text: text, def: def, control: c, plan: plan, claims: map[string]record.Claims{}}
-	st := Status{Job: job, Revision: def.Revision}
-	members, err := o.readMembers(ctx, &st)
-	if err != nil {
-		return Status{}, err
-	}
-	for inc := range r.owners() {
+	st := statusOf(s, segment, snapshot.Compile(s.Plans[segment].Plan, o.compile), time.Now())
+	st.Leader = leaderOf(s)
+	members := memberStatuses(s, job, st.Revision)
+	for inc := range s.Owners(segment) {
 		if _, known := members[inc]; !known { // reaped since the plan was read, or unreadable
 			members[inc] = &MemberStatus{Instance: record.InstanceOf(inc), Session: record.SessionOf(inc)}
 		}
 	}
 	for _, inc := range slices.Sorted(maps.Keys(members)) {
 		m := members[inc]
-		claims, err := o.readClaims(ctx, inc, segment, &st)
-		if err != nil {
-			return Status{}, err
-		}
-		m.Shards, m.Running = shardList(r.owners()[inc]), runsOf(claims.Running)
-		if m.Offers || m.Unsupported || len(m.Shards) > 0 || claims.Job != "" {
+		claims, claimed := s.Claims[segment][inc]
+		m.Shards, m.Running = shardList(s.Owners(segment)[inc]), runsOf(claims.Running)
+		if m.Offers || m.Unsupported || len(m.Shards) > 0 || claimed {
 			st.Members = append(st.Members, *m)
 		}
-		r.claims[inc] = claims
 	}
-	found := r.status(compilePlan(plan, o.compile), time.Now())
-	found.Leader, found.Members, found.Unreadable = leader, st.Members, st.Unreadable
-	return found, nil
+	st.Unreadable = slices.Concat(s.Damaged(o.keys.Members()), s.Damaged(o.keys.ClaimsOf("x").Dir()))
+	return st, nil
 }
 
-// jobRecords are the records of a job.
-type jobRecords struct {
-	text    json.RawMessage // of the stored definition
-	def     record.Job
-	control *record.Control
-	plan    *record.Plan             // nil if there is none
-	claims  map[string]record.Claims // by incarnation
-}
-
-// owners returns the shards of each owner, by incarnation.
-func (r *jobRecords) owners() map[string]shardset.Set {
-	if r.plan == nil {
-		return nil
+// statusOf returns the Status of a job by its records, without the parts that depend on the group: Leader, Members and
+// Unreadable. There must be a definition; see Snapshot.Definition.
+func statusOf(s *snapshot.Snapshot, segment string, programs map[int]due.Program, now time.Time) Status {
+	def, plan, control := s.Definition(segment), s.Plans[segment].Plan, s.Control[segment].Control
+	if control == nil {
+		control = controlWithoutRecord(def.Job, plan)
 	}
-	return r.plan.Owners
-}
-
-// status returns the Status of a job without the parts that depend on the group: Leader, Members
-// and Unreadable.
-func (r *jobRecords) status(programs map[int]due.Program, now time.Time) Status {
 	st := Status{
-		Job: r.def.Name, Revision: r.def.Revision, Schedule: scheduleOf(r.text), Definition: r.text, Intent: intentOf(r.def.Name, r.control),
-		Triggers: triggerNumbers(r.control.Triggers), Backfills: backfillsOf(r.control.Backfills),
+		Job: def.Name, Revision: def.Revision, Schedule: scheduleOf(def.Def), Definition: def.Def, Intent: intentOf(def.Name, control),
+		Triggers: triggerNumbers(control.Triggers), Backfills: backfillsOf(control.Backfills),
 	}
-	var done planning.JobProgress
 	var counts record.Counts
 	var ended record.Instant
 	var failures record.Failures
-	var handedBack []due.Pending
-	if r.plan != nil {
-		st.addPlan(r.plan)
-		done.Watermarks = r.plan.Watermarks
-		counts, ended, failures = r.plan.Counts, r.plan.Ended, r.plan.Failures
+	if plan != nil {
+		st.addPlan(plan)
+		counts, ended, failures = plan.Counts, plan.Ended, plan.Failures
 	}
-	for _, inc := range slices.Sorted(maps.Keys(r.claims)) {
-		claims := r.claims[inc]
-		done.AddClaims(r.owners()[inc], claims)
-		handedBack = append(handedBack, due.HandedBack(&claims, r.owners()[inc]))
+	for _, inc := range slices.Sorted(maps.Keys(s.Claims[segment])) {
+		claims := s.Claims[segment][inc]
 		counts, ended, failures = counts.Add(claims.Counts), max(ended, claims.Ended), failures.With(claims.Failures...)
 	}
-	if r.plan != nil {
-		st.addProgress(r.plan, done)
-		progress, all := due.NewProgress(done.Watermarks, done.Running, due.PendingOf(r.plan, handedBack...)), shardset.Range(0, r.plan.Shards())
-		st.Overdue = due.OldestUnclaimed(r.plan, programs, progress, all, record.InstantOf(now)).Time()
-		st.NextFire = due.NextFire(r.plan, programs, progress, all, now)
-		st.Failing = shardList(due.FailingShards(r.plan, programs, done.Watermarks, done.Running, failures))
+	if plan != nil {
+		done, progress := s.Progress(segment)
+		st.addProgress(plan, done)
+		all := shardset.Range(0, plan.Shards())
+		st.Overdue = due.OldestUnclaimed(plan, programs, progress, all, record.InstantOf(now)).Time()
+		st.NextFire = due.NextFire(plan, programs, progress, all, now)
+		st.Failing = shardList(due.FailingShards(plan, programs, done.Watermarks, done.Running, failures))
 	}
-	if r.control.Retiring != nil { // the leader may not have paused it yet
+	if control.Retiring != nil { // the leader may not have paused it yet
 		st.Overdue, st.NextFire = time.Time{}, time.Time{}
 	}
 	st.Counts, st.Ended, st.Failures = Counts(counts), ended.Time(), failuresOf(failures)
@@ -309,79 +289,22 @@ func (st *Status) addPlan(p *record.Plan) {
 	}
 }
 
-// readPlan returns the plan of a job, nil if there is none.
-func (o *Operator) readPlan(ctx context.Context, segment string) (*record.Plan, registry.Rev, error) {
-	key := o.keys.Plan(segment)
-	e, found, err := o.getRecord(ctx, key)
-	if err != nil || !found {
-		return nil, registry.Rev{}, err
-	}
-	p, err := record.DecodePlan(e.Value)
-	if err != nil {
-		return nil, registry.Rev{}, fmt.Errorf("read %s: %w", key, err)
-	}
-	return p, e.Modified, nil
-}
-
-// readMembers returns the status of each member for the job of st, by incarnation. The reads
-// need not be fresh; see readClaims.
-func (o *Operator) readMembers(ctx context.Context, st *Status) (map[string]*MemberStatus, error) {
-	live, err := o.reg.List(ctx, o.keys.Instances(), registry.ReadOptions{})
-	if err != nil {
-		return nil, err
-	}
-	alive := map[registry.SessionID]bool{}
-	for _, e := range live.Entries {
-		alive[e.Owner] = true
-	}
-	all, err := o.reg.List(ctx, o.keys.Members(), registry.ReadOptions{})
-	if err != nil {
-		return nil, err
-	}
-	out := make(map[string]*MemberStatus, len(all.Entries))
-	var compared []*record.Member
-	for _, e := range all.Entries {
-		m, err := record.Decode[record.Member](e.Value)
-		if err != nil {
-			st.Unreadable = append(st.Unreadable, e.Key)
-			continue
-		}
-		revision, _ := m.Revision(st.Job)
-		other, differs := m.FindOther(st.Job, st.Revision)
-		out[e.Key.Name()] = &MemberStatus{
-			Instance: m.Name, Host: m.Host, Session: m.Session, Alive: alive[m.Session], Draining: m.Draining,
-			Offers: m.Offers(st.Job), Unsupported: slices.Contains(m.Unsupported, st.Job), Revision: revision,
-			Differs: differs, Own: other.Own, Blocked: shardList(m.Blocked[st.Job]),
-			Waiting: waitingOf(m.Waiting[st.Job]),
-		}
-		if alive[m.Session] && !m.Draining {
-			compared = append(compared, &m)
+// memberStatuses returns the status of each member for a job whose stored definition has a revision, by incarnation.
+func memberStatuses(s *snapshot.Snapshot, job string, revision int) map[string]*MemberStatus {
+	out := make(map[string]*MemberStatus, len(s.Members))
+	differing := record.CompareLocal(s.LiveMembers(), job)
+	for inc, m := range s.Members {
+		own, _ := m.Revision(job)
+		other, differs := m.FindOther(job, revision)
+		alive := s.IsLive(m.Session)
+		out[inc] = &MemberStatus{
+			Instance: m.Name, Host: m.Host, Session: m.Session, Alive: alive, Draining: m.Draining,
+			Offers: m.Offers(job), Unsupported: slices.Contains(m.Unsupported, job), Revision: own,
+			Differs: differs, Own: other.Own, Blocked: shardList(m.Blocked[job]), Waiting: waitingOf(m.Waiting[job]),
+			LocalDiffers: alive && !m.Draining && slices.Contains(differing, m.Name),
 		}
 	}
-	differing := record.CompareLocal(compared, st.Job)
-	for _, m := range out {
-		m.LocalDiffers = m.Alive && !m.Draining && slices.Contains(differing, m.Instance)
-	}
-	return out, nil
-}
-
-// readClaims returns the claims record of an incarnation, zero if there is none. The plan was
-// read fresh and the reads of a handle never go back in time, so this one need not be fresh.
-func (o *Operator) readClaims(ctx context.Context, incarnation, segment string, st *Status) (record.Claims, error) {
-	key := o.keys.Claims(incarnation, segment)
-	e, err := o.reg.Get(ctx, key, registry.ReadOptions{})
-	switch {
-	case errors.Is(err, registry.ErrNotFound):
-		return record.Claims{}, nil
-	case err != nil:
-		return record.Claims{}, err
-	}
-	c, err := record.DecodeClaims(e.Value)
-	if err != nil {
-		st.Unreadable = append(st.Unreadable, key)
-		return record.Claims{}, nil
-	}
-	return c, nil
+	return out
 }
 
 func intentOf(job string, c *record.Control) Intent {

@@ -1,16 +1,15 @@
 package operator
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
 	"time"
 
 	"github.com/rota-dev/rota/internal/group/due"
 	"github.com/rota-dev/rota/internal/group/planning"
+	"github.com/rota-dev/rota/internal/group/snapshot"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
-	"github.com/rota-dev/rota/registry"
 )
 
 // ShardStatus is the recorded state of one shard.
@@ -89,21 +88,6 @@ func shardStatuses(p *record.Plan, g planning.JobProgress) []ShardStatus {
 	return out
 }
 
-// compilePlan returns the programs of a plan by epoch number, without those of definitions that
-// compile does not support. A nil compile supports none.
-func compilePlan(p *record.Plan, compile due.Compiler) map[int]due.Program {
-	programs := map[int]due.Program{}
-	if p == nil || compile == nil {
-		return programs
-	}
-	for i := range p.Epochs {
-		if prog, err := compile(p.Epochs[i].Def); err == nil {
-			programs[p.Epochs[i].Number] = prog
-		}
-	}
-	return programs
-}
-
 // scheduleOf returns the text of a definition's schedule, "" if it has none.
 func scheduleOf(def json.RawMessage) string {
 	var d struct {
@@ -115,25 +99,8 @@ func scheduleOf(def json.RawMessage) string {
 	return d.Schedule
 }
 
-// readLeader returns the leader, zero if there is none.
-func (o *Operator) readLeader(ctx context.Context) (LeaderStatus, error) {
-	if _, present, err := o.getRecord(ctx, o.keys.Seat()); err != nil || !present {
-		return LeaderStatus{}, err
-	}
-	e, found, err := o.getRecord(ctx, o.keys.Leader())
-	if err != nil || !found {
-		return LeaderStatus{}, err
-	}
-	leader, _ := leaderOf(e)
-	return leader, nil
-}
-
-// leaderOf returns the leader that a record names, and its incarnation. Both are zero if the record
-// cannot be read, which members log.
-func leaderOf(e registry.Entry) (leader LeaderStatus, incarnation string) {
-	l, err := record.Decode[record.Leader](e.Value)
-	if err != nil {
-		return LeaderStatus{}, ""
-	}
-	return LeaderStatus{record.InstanceOf(l.Incarnation), e.Modified.Seq}, l.Incarnation
+// leaderOf returns the leader, zero if there is none.
+func leaderOf(s *snapshot.Snapshot) LeaderStatus {
+	incarnation, term := s.ReadLeader()
+	return LeaderStatus{record.InstanceOf(incarnation), term}
 }

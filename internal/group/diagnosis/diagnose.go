@@ -61,26 +61,15 @@ type Finding struct {
 // diagnosis collects findings.
 type diagnosis struct {
 	*Records
-	members    map[string]record.Member // by incarnation
-	live       map[registry.SessionID]bool
-	plans      map[string]*record.Plan             // by segment
-	jobs       map[string]record.Job               // by segment
-	skewed     map[string]bool                     // by incarnation
-	differing  map[string]bool                     // by incarnation: clocks that are a finding of a small fleet
-	controls   map[string]*record.Control          // by segment
-	claims     map[string]map[string]record.Claims // by segment and incarnation
-	unreadable map[registry.Key]bool
-	findings   []Finding
+	skewed    map[string]bool // by incarnation
+	differing map[string]bool // by incarnation: clocks that are a finding of a small fleet
+	findings  []Finding
 }
 
 // Diagnose returns the findings, the most severe first.
 func Diagnose(r *Records) []Finding {
-	d := diagnosis{
-		Records: r, members: map[string]record.Member{}, live: map[registry.SessionID]bool{},
-		plans: map[string]*record.Plan{}, jobs: map[string]record.Job{}, skewed: map[string]bool{}, differing: map[string]bool{}, unreadable: map[registry.Key]bool{},
-		controls: map[string]*record.Control{}, claims: map[string]map[string]record.Claims{},
-	}
-	d.decode()
+	d := diagnosis{Records: r, skewed: map[string]bool{}, differing: map[string]bool{}}
+	d.checkReadable()
 	d.checkElection()
 	d.checkMembers()
 	d.checkLocals()
@@ -99,97 +88,26 @@ func Diagnose(r *Records) []Finding {
 
 func (d *diagnosis) add(f Finding) { d.findings = append(d.findings, f) }
 
-// decode decodes all records and adds those that cannot be read.
-func (d *diagnosis) decode() {
-	for _, key := range d.Foreign {
-		d.unreadable[key] = true
+// checkReadable reports the records that cannot be read. Those of the election are left to checkElection.
+func (d *diagnosis) checkReadable() {
+	for _, key := range d.Foreign() {
 		d.add(Finding{Error, Foreign, "", key, "another program wrote the value of this key", "delete the key; instances write their records again"})
 	}
-	if d.Meta == nil {
-		if !slices.Contains(d.Foreign, d.Keys.Meta()) && len(d.Members)+len(d.Jobs) > 0 {
-			d.add(Finding{Warning, Missing, "", d.Keys.Meta(), "the record of the namespace is missing", "it is created at the next join; if fences were raised, call Operator.RaiseFences again"})
-		}
-	} else if meta, err := record.DecodeMeta(d.Meta.Value); err != nil {
-		d.addUnreadable(*d.Meta, "", err)
-	} else if meta.Incident != nil {
-		d.add(describeLoss(meta.Incident, d.Keys.Meta()))
+	if meta := d.Keys.Meta(); d.Meta != nil && d.Meta.Incident != nil {
+		d.add(describeLoss(d.Meta.Incident, meta))
+	} else if !d.Has(meta) && (len(d.Members)+len(d.Jobs) > 0 || len(d.Damaged(d.Keys.Members()))+len(d.Damaged(d.Keys.Jobs())) > 0) {
+		d.add(Finding{Warning, Missing, "", meta, "the record of the namespace is missing", "it is created at the next join; if fences were raised, call Operator.RaiseFences again"})
 	}
-	for _, e := range d.Instances {
-		d.live[e.Owner] = true
-		if _, err := record.Decode[record.Instance](e.Value); err != nil {
-			d.addUnreadable(e, "", err)
-		}
-	}
-	for _, e := range d.Members {
-		m, err := record.DecodeMemberEntry(e)
-		if err != nil {
-			d.addUnreadable(e, "", err)
+	for key := range d.Unreadable {
+		if key.Dir() == d.Keys.Election() {
 			continue
 		}
-		d.members[e.Key.Name()] = m
-	}
-	for _, e := range d.Jobs {
-		_, job, err := record.DecodeDefinition(e.Value)
-		if err == nil {
-			err = record.CheckJobOf(e.Key, job.Name)
+		job := ""
+		if segment, ofJob := d.JobOf(key); ofJob {
+			job = d.Jobs[segment].Name
 		}
-		if err != nil {
-			d.addUnreadable(e, "", err)
-			continue
-		}
-		d.jobs[e.Key.Name()] = job
+		d.addUnreadable(key, job)
 	}
-	for _, e := range d.Plans {
-		p, err := record.DecodePlanEntry(e)
-		if err != nil {
-			d.addUnreadable(e, d.jobs[e.Key.Name()].Name, err)
-			continue
-		}
-		d.plans[e.Key.Name()] = p
-	}
-	for _, e := range d.Controls {
-		d.decodeControl(e)
-	}
-	for _, e := range d.Ends {
-		if _, err := record.DecodeEnds(e.Value); err != nil {
-			d.addUnreadable(e, "", err)
-		}
-	}
-	for _, inc := range slices.Sorted(maps.Keys(d.Claims)) {
-		for _, e := range d.Claims[inc] {
-			c, err := record.DecodeClaims(e.Value)
-			if err == nil {
-				err = record.CheckJobOf(e.Key, c.Job)
-			}
-			if err != nil {
-				d.addUnreadable(e, d.jobs[e.Key.Name()].Name, err)
-				continue
-			}
-			segment := e.Key.Name()
-			if d.claims[segment] == nil {
-				d.claims[segment] = map[string]record.Claims{}
-			}
-			d.claims[segment][inc] = c
-		}
-	}
-}
-
-func (d *diagnosis) decodeControl(e registry.Entry) {
-	if e.Key == d.Keys.GroupControl() {
-		if _, err := record.DecodeGroupControl(e.Value); err != nil {
-			d.addUnreadable(e, "", err)
-		}
-		return
-	}
-	c, err := record.DecodeControl(e.Value)
-	if err == nil {
-		err = record.CheckJobOf(e.Key, c.Job)
-	}
-	if err != nil {
-		d.addUnreadable(e, d.jobs[e.Key.Name()].Name, err)
-		return
-	}
-	d.controls[e.Key.Name()] = c
 }
 
 // describeLoss returns the finding about a loss of records.
@@ -214,13 +132,17 @@ func describeLoss(in *record.Incident, key registry.Key) Finding {
 	}
 }
 
-func (d *diagnosis) addUnreadable(e registry.Entry, job string, err error) {
-	d.unreadable[e.Key] = true
-	if errors.Is(err, record.ErrNewerFormat) {
-		d.add(Finding{Error, Format, job, e.Key, err.Error(), "upgrade this program, or finish the downgrade of the fleet"})
+// addUnreadable reports a record that cannot be read, unless another program wrote it.
+func (d *diagnosis) addUnreadable(key registry.Key, job string) {
+	err := d.Unreadable[key]
+	if err == nil || errors.Is(err, registry.ErrForeign) {
 		return
 	}
-	d.add(Finding{Error, Unreadable, job, e.Key, fmt.Sprintf("the record cannot be read: %v", err), d.adviseUnreadable(e.Key)})
+	if errors.Is(err, record.ErrNewerFormat) {
+		d.add(Finding{Error, Format, job, key, err.Error(), "upgrade this program, or finish the downgrade of the fleet"})
+		return
+	}
+	d.add(Finding{Error, Unreadable, job, key, fmt.Sprintf("the record cannot be read: %v", err), d.adviseUnreadable(key)})
 }
 
 // adviseUnreadable returns how to mend a record that cannot be read, without a client of the store where a command can.
@@ -241,7 +163,7 @@ func (d *diagnosis) adviseUnreadable(key registry.Key) string {
 
 // byLeader returns the remedy that the leader does something. Without a leader, it has to be elected first.
 func (d *diagnosis) byLeader(does string) string {
-	if _, led := d.electionRecord(d.Keys.Seat()); !led {
+	if d.Seat == nil {
 		return "start an instance: the leader that is elected " + does
 	}
 	return "the leader " + does
@@ -250,24 +172,17 @@ func (d *diagnosis) byLeader(does string) string {
 // checkElection checks that the group has a leader.
 func (d *diagnosis) checkElection() {
 	const do = "start an instance; see elections in docs/operating/messages.md"
-	seat, present := d.electionRecord(d.Keys.Seat())
-	if !present {
-		if what := "the group has no leader, so no shard is reassigned; owners go on with theirs"; len(d.members) > 0 || len(d.plans) > 0 {
+	if d.Seat == nil {
+		if what := "the group has no leader, so no shard is reassigned; owners go on with theirs"; len(d.Members) > 0 || len(d.Plans) > 0 {
 			d.add(Finding{Error, Leaderless, "", d.Keys.Seat(), what, do})
 		}
 		return
 	}
-	s, err := record.Decode[record.Seat](seat.Value)
-	if err != nil {
-		d.addUnreadable(seat, "", err)
-	}
-	leader, found := d.electionRecord(d.Keys.Leader())
-	if !found && !d.unreadable[d.Keys.Leader()] {
+	s := d.Seat
+	d.addUnreadable(d.Keys.Seat(), "")
+	d.addUnreadable(d.Keys.Leader(), "")
+	if !d.Has(d.Keys.Leader()) {
 		d.add(Finding{Error, Missing, "", d.Keys.Leader(), "the seat is held, and the record of the leader is missing", "the leader resigns and another is elected; if it stays so, restart the leader"})
-	} else if found {
-		if _, err := record.Decode[record.Leader](leader.Value); err != nil {
-			d.addUnreadable(leader, "", err)
-		}
 	}
 	for _, inc := range slices.Sorted(maps.Keys(s.Skewed)) {
 		d.skewed[inc] = true
@@ -283,7 +198,7 @@ func (d *diagnosis) checkElection() {
 	}
 	for _, inc := range slices.Sorted(maps.Keys(s.Differing)) {
 		of := "leader's"
-		if l, err := record.Decode[record.Leader](leader.Value); err == nil && l.Incarnation == inc {
+		if leader, _ := d.ReadLeader(); leader == inc {
 			of = "store's"
 		}
 		d.differing[inc] = true
@@ -300,9 +215,9 @@ func (d *diagnosis) checkElection() {
 
 // checkMembers checks each member by itself.
 func (d *diagnosis) checkMembers() {
-	for _, inc := range slices.Sorted(maps.Keys(d.members)) {
-		m, key := d.members[inc], d.Keys.Member(inc)
-		if !d.live[m.Session] {
+	for _, inc := range slices.Sorted(maps.Keys(d.Members)) {
+		m, key := d.Members[inc], d.Keys.Member(inc)
+		if !d.IsLive(m.Session) {
 			f := Finding{Warning, Expired, "", key, fmt.Sprintf("the session of %s has expired, and its records are not reaped", m.Name), d.byLeader("reaps them; if it stays so, look at its log")}
 			if m.RestartGrace > 0 {
 				f.Severity, f.Do = Info, "its shards wait for its return (RestartGrace); start it again"
@@ -322,7 +237,7 @@ func (d *diagnosis) checkMembers() {
 		for _, job := range m.Unsupported {
 			d.add(Finding{Warning, Unsupported, job, key, fmt.Sprintf("%s registers the job and cannot compile a definition in force, so it does not offer it", m.Name), "finish the upgrade"})
 		}
-		d.checkDefinitions(&m, key)
+		d.checkDefinitions(&m.Member, key)
 		for _, job := range slices.Sorted(maps.Keys(m.Blocked)) {
 			d.add(Finding{Error, Stuck, job, key, fmt.Sprintf("%s may not own shards %s: a handler of its earlier session has not returned", m.Name, m.Blocked[job]), "end that process"})
 		}
@@ -340,7 +255,7 @@ func (d *diagnosis) checkDefinitions(m *record.Member, key registry.Key) {
 	content := map[string]record.OtherDefinition{} // those of lower of which the member has recorded that the content differs
 	f := Finding{Info, Differs, "", key, "", "if it is not about to be replaced, as in a rolling deployment, start it with the version or jobs file of the others"}
 	for _, job := range slices.Sorted(slices.Values(slices.Concat(m.Jobs, m.Unsupported))) {
-		stored, known := d.jobs[record.Segment(job)]
+		stored, known := d.Jobs[record.Segment(job)]
 		if !known {
 			continue
 		}
@@ -376,14 +291,8 @@ func (d *diagnosis) checkDefinitions(m *record.Member, key registry.Key) {
 
 // checkLocals compares the local parts of jobs. Jobs that differ on the same instances are one finding.
 func (d *diagnosis) checkLocals() {
-	var live []*record.Member
-	for _, m := range d.members {
-		if d.live[m.Session] && !m.Draining {
-			live = append(live, &m)
-		}
-	}
 	jobs := map[string][]string{} // by instances
-	for job, instances := range record.CompareLocals(live) {
+	for job, instances := range record.CompareLocals(d.LiveMembers()) {
 		names := strings.Join(instances, ", ")
 		jobs[names] = append(jobs[names], job)
 	}
@@ -403,52 +312,51 @@ func (d *diagnosis) checkLocals() {
 // checkOrphans checks that records have their counterparts.
 func (d *diagnosis) checkOrphans() {
 	orphan := func(key registry.Key, job, what, do string) { d.add(Finding{Warning, Orphaned, job, key, what, do}) }
-	for _, inc := range slices.Sorted(maps.Keys(d.Claims)) {
-		key := d.Keys.Member(inc)
-		if _, known := d.members[inc]; known || d.unreadable[key] {
-			continue
-		}
-		for _, e := range d.Claims[inc] {
-			orphan(e.Key, d.jobs[e.Key.Name()].Name, fmt.Sprintf("claims of %s, which has no member record", inc),
+	unclaimed := func(segment, inc string) {
+		if _, known := d.Members[inc]; !known && !d.Has(d.Keys.Member(inc)) {
+			orphan(d.Keys.Claims(inc, segment), d.Jobs[segment].Name, fmt.Sprintf("claims of %s, which has no member record", inc),
 				d.byLeader("restores the member record or reaps the claims; if it stays so, look at its log"))
 		}
 	}
-	for _, e := range d.Plans {
-		segment := e.Key.Name()
-		if key := d.Keys.Job(segment); !d.hasEntry(d.Jobs, key) && !d.unreadable[key] {
-			name, forget := "", "delete the plan"
-			if p := d.plans[segment]; p != nil {
-				name, forget = p.Job, "rota forget "+p.Job
-			}
-			orphan(e.Key, name, "a plan without a stored definition", d.byLeader("stores the definition again; if the job was removed on purpose: "+forget))
+	for segment, of := range d.Claims {
+		for inc := range of {
+			unclaimed(segment, inc)
 		}
 	}
-	for _, e := range d.Controls {
-		segment := e.Key.Name()
-		if c, key := d.controls[segment], d.Keys.Job(segment); c != nil && c.Retiring == nil && !d.hasEntry(d.Jobs, key) && !d.unreadable[key] {
-			orphan(e.Key, c.Job, "intent for a job without a stored definition", adviseUnoffered(c.Job))
+	for _, key := range d.Damaged(d.Keys.ClaimsOf("x").Dir()) {
+		unclaimed(key.Name(), key.Dir().Name())
+	}
+	undefined := func(segment, name, forget string) {
+		if !d.Has(d.Keys.Job(segment)) {
+			orphan(d.Keys.Plan(segment), name, "a plan without a stored definition", d.byLeader("stores the definition again; if the job was removed on purpose: "+forget))
 		}
 	}
-	for segment, p := range d.plans {
+	for segment, p := range d.Plans {
+		undefined(segment, p.Job, "rota forget "+p.Job)
+	}
+	for _, key := range d.Damaged(d.Keys.Plans()) {
+		undefined(key.Name(), "", "delete the plan")
+	}
+	for segment, c := range d.Control {
+		if c.Retiring == nil && !d.Has(d.Keys.Job(segment)) {
+			orphan(d.Keys.Control(segment), c.Job, "intent for a job without a stored definition", adviseUnoffered(c.Job))
+		}
+	}
+	for segment, p := range d.Plans {
 		for inc := range p.Owners {
-			if _, known := d.members[inc]; !known && !d.unreadable[d.Keys.Member(inc)] {
+			if _, known := d.Members[inc]; !known && !d.Has(d.Keys.Member(inc)) {
 				orphan(d.Keys.Plan(segment), p.Job, fmt.Sprintf("the plan names the owner %s, which has no member record", inc), d.byLeader("reassigns its shards; if it stays so, look at its log"))
 			}
 		}
 	}
 }
 
-func (d *diagnosis) hasEntry(sorted []registry.Entry, key registry.Key) bool {
-	_, found := slices.BinarySearchFunc(sorted, key, func(e registry.Entry, k registry.Key) int { return cmp.Compare(e.Key, k) })
-	return found
-}
-
 // checkJobs checks each job.
 func (d *diagnosis) checkJobs() {
-	for _, segment := range slices.Sorted(maps.Keys(d.jobs)) {
-		job := d.jobs[segment]
-		_, planned := d.plans[segment]
-		if planned || d.unreadable[d.Keys.Plan(segment)] || d.isRetiring(segment) {
+	for _, segment := range slices.Sorted(maps.Keys(d.Jobs)) {
+		job := d.Jobs[segment]
+		_, planned := d.Plans[segment]
+		if planned || d.Has(d.Keys.Plan(segment)) || d.isRetiring(segment) {
 			continue
 		}
 		f := Finding{Warning, Missing, job.Name, d.Keys.Plan(segment), "the job has no plan", d.byLeader("makes one; if it stays so, look at its log")}
@@ -458,32 +366,28 @@ func (d *diagnosis) checkJobs() {
 		}
 		d.add(f)
 	}
-	for _, segment := range slices.Sorted(maps.Keys(d.plans)) {
+	for _, segment := range slices.Sorted(maps.Keys(d.Plans)) {
 		if !d.isRetiring(segment) {
-			d.checkPlan(segment, d.plans[segment])
+			d.checkPlan(segment, d.Plans[segment].Plan)
 		}
 	}
 	if d.Compile == nil {
 		return
 	}
-	for _, e := range d.Jobs {
-		if d.unreadable[e.Key] {
-			continue
-		}
-		text, job, err := record.DecodeDefinition(e.Value)
-		if err == nil {
-			_, err = d.Compile(text)
-		}
-		if err != nil {
-			d.add(Finding{Info, Unsupported, job.Name, e.Key, "this program cannot compile the definition: " + strings.ReplaceAll(err.Error(), "\n", "; "), "use the version that the fleet runs"})
+	for segment, job := range d.Jobs {
+		if _, err := d.Compile(job.Def); err != nil {
+			d.add(Finding{
+				Info, Unsupported, job.Name, d.Keys.Job(segment), "this program cannot compile the definition: " + strings.ReplaceAll(err.Error(), "\n", "; "),
+				"use the version that the fleet runs",
+			})
 		}
 	}
 }
 
 // countOffers returns how many live members offer a job.
 func (d *diagnosis) countOffers(job string) (n int) {
-	for _, m := range d.members {
-		if d.live[m.Session] && m.Offers(job) {
+	for _, m := range d.Members {
+		if d.IsLive(m.Session) && m.Offers(job) {
 			n++
 		}
 	}
@@ -536,12 +440,11 @@ func (d *diagnosis) checkPlan(segment string, p *record.Plan) {
 // explainUnowned names the reason why shards have no owner although the plan names no problem.
 func (d *diagnosis) explainUnowned(job string, unowned shardset.Set) (why, do string) {
 	blocked := shardset.Set{}
-	for _, m := range d.members {
+	for _, m := range d.Members {
 		blocked = blocked.Union(m.Blocked[job].Intersect(unowned))
 	}
-	_, led := d.electionRecord(d.Keys.Seat())
 	switch {
-	case !led:
+	case d.Seat == nil:
 		return "the group has no leader", "start an instance; see elections in docs/operating/messages.md"
 	case !blocked.IsZero():
 		return fmt.Sprintf("shards %s are blocked, since handlers of earlier sessions have not returned", blocked), "end those processes"

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/group/coordtest"
 	"github.com/rota-dev/rota/internal/group/due"
+	"github.com/rota-dev/rota/internal/group/snapshot"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
@@ -54,36 +55,35 @@ func (w *world) entry(key registry.Key, v any) registry.Entry {
 }
 
 func (w *world) records() *Records {
-	r := &Records{Now: coordtest.At(5), Keys: w.keys, Claims: map[string][]registry.Entry{}}
+	r := &Records{Snapshot: snapshot.New(w.keys), Now: coordtest.At(5)}
 	if w.meta != nil {
-		e := w.entry(w.keys.Meta(), w.meta)
-		r.Meta = &e
+		r.Put(w.entry(w.keys.Meta(), w.meta))
 	}
 	if w.leader != nil {
-		r.Election = append(r.Election, w.entry(w.keys.Leader(), w.leader))
+		r.Put(w.entry(w.keys.Leader(), w.leader))
 	}
 	if w.seat != nil {
-		r.Election = append(r.Election, w.entry(w.keys.Seat(), w.seat))
+		r.Put(w.entry(w.keys.Seat(), w.seat))
 	}
 	if w.session != "" {
 		e := w.entry(w.keys.Instance("a"), record.Instance{Session: w.session})
 		e.Owner = w.session
-		r.Instances = append(r.Instances, e)
+		r.Put(e)
 	}
 	if w.member != nil {
-		r.Members = append(r.Members, w.entry(w.keys.Member(inc), w.member))
+		r.Put(w.entry(w.keys.Member(inc), w.member))
 	}
 	if w.job != "" {
-		r.Jobs = append(r.Jobs, registry.Entry{Key: w.keys.Job("job"), Value: []byte(w.job), Modified: registry.Rev{Seq: 1}})
+		r.Put(registry.Entry{Key: w.keys.Job("job"), Value: []byte(w.job), Modified: registry.Rev{Seq: 1}})
 	}
 	if w.plan != nil {
-		r.Plans = append(r.Plans, w.entry(w.keys.Plan("job"), w.plan))
+		r.Put(w.entry(w.keys.Plan("job"), w.plan))
 	}
 	if w.control != nil {
-		r.Controls = append(r.Controls, w.entry(w.keys.Control("job"), w.control))
+		r.Put(w.entry(w.keys.Control("job"), w.control))
 	}
 	for inc, c := range w.claims {
-		r.Claims[inc] = append(r.Claims[inc], w.entry(w.keys.Claims(inc, "job"), c))
+		r.Put(w.entry(w.keys.Claims(inc, "job"), c))
 	}
 	return r
 }
@@ -173,7 +173,7 @@ func TestDiagnose(t *testing.T) {
 		w.job = ""
 		r := w.records()
 		assert.Contains(t, r.MissingCounterparts(), w.keys.Job("job"))
-		r.Foreign = []registry.Key{w.keys.Job("job")}
+		r.PutForeign(w.keys.Job("job"), registry.ErrForeign)
 		f := Diagnose(r)
 		require.Len(t, f, 1)
 		assert.Equal(t, Foreign, f[0].Kind)

@@ -21,17 +21,17 @@ const longFrozen = 12 * registry.DefaultSessionTTL
 // of its own, and so is an owner that has gone.
 func (d *diagnosis) checkFrozen(segment string, p *record.Plan) {
 	since := frozenSince(p)
-	if _, led := d.electionRecord(d.Keys.Seat()); !led || p.Frozen.IsZero() || d.Now-since < record.Instant(longFrozen) {
+	if d.Seat == nil || p.Frozen.IsZero() || d.Now-since < record.Instant(longFrozen) {
 		return
 	}
 	for _, inc := range slices.Sorted(maps.Keys(p.Owners)) {
 		frozen := p.Frozen.Intersect(p.Owners[inc])
-		if m, found := d.members[inc]; !found || !d.live[m.Session] || frozen.IsZero() {
+		if m, found := d.Members[inc]; !found || !d.IsLive(m.Session) || frozen.IsZero() {
 			continue
 		}
-		running := d.claims[segment][inc].Running.Shards().Intersect(frozen)
+		running := d.Claims[segment][inc].Running.Shards().Intersect(frozen)
 		owner, key := record.InstanceOf(inc), d.Keys.Plan(segment)
-		if idle := frozen.Minus(running); !idle.IsZero() && !d.unreadable[d.Keys.Claims(inc, segment)] {
+		if idle := frozen.Minus(running); !idle.IsZero() && d.Unreadable[d.Keys.Claims(inc, segment)] == nil {
 			d.add(Finding{
 				Warning, Stuck, p.Job, key,
 				fmt.Sprintf("shards %s are frozen on %s since %v, though they run nothing: the leader has to read the claims of %s, and then moves them", idle, owner, since, owner),

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/group/due"
-	"github.com/rota-dev/rota/internal/group/planning"
+	"github.com/rota-dev/rota/internal/group/snapshot"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 )
@@ -18,14 +18,15 @@ const longLate = time.Hour
 // checkLost reports jobs that live instances offer and of which neither the definition nor the plan can be read.
 func (d *diagnosis) checkLost() {
 	lost := map[string]string{} // by job: an instance that offers it
-	for _, inc := range slices.Sorted(maps.Keys(d.members)) {
-		m := d.members[inc]
-		if !d.live[m.Session] {
+	for _, inc := range slices.Sorted(maps.Keys(d.Members)) {
+		m := d.Members[inc]
+		if !d.IsLive(m.Session) {
 			continue
 		}
 		for _, job := range m.Jobs {
 			segment := record.Segment(job)
-			if _, defined := d.jobs[segment]; !defined && d.plans[segment] == nil && lost[job] == "" {
+			_, planned := d.Plans[segment]
+			if _, defined := d.Jobs[segment]; !defined && !planned && lost[job] == "" {
 				lost[job] = m.Name
 			}
 		}
@@ -41,8 +42,8 @@ func (d *diagnosis) checkLost() {
 
 // checkWaitingTriggers reports triggers that the leader does not take up.
 func (d *diagnosis) checkWaitingTriggers() {
-	for _, segment := range slices.Sorted(maps.Keys(d.controls)) {
-		c := d.controls[segment]
+	for _, segment := range slices.Sorted(maps.Keys(d.Control)) {
+		c := d.Control[segment]
 		waiting, most := len(c.Triggers), record.MaxTriggers
 		if bytes := record.ParamBytes(c.Triggers); waiting < most*3/4 && bytes < record.MaxWaitingParamBytes*3/4 {
 			continue
@@ -51,7 +52,7 @@ func (d *diagnosis) checkWaitingTriggers() {
 			Warning, Stuck, c.Job, d.Keys.Control(segment), fmt.Sprintf("%d triggers wait for the leader, of at most %d", waiting, most),
 			"wait until earlier triggers have run; if the job is paused or no instance runs it, mend that",
 		}
-		if _, led := d.electionRecord(d.Keys.Seat()); !led {
+		if d.Seat == nil {
 			f.What, f.Do = fmt.Sprintf("%d triggers wait, of at most %d, and the group has no leader", waiting, most), d.byLeader("takes them up")
 		}
 		if waiting > most {
@@ -66,8 +67,8 @@ func (d *diagnosis) checkLateFires() {
 	if d.Compile == nil {
 		return
 	}
-	for _, segment := range slices.Sorted(maps.Keys(d.plans)) {
-		p := d.plans[segment]
+	for _, segment := range slices.Sorted(maps.Keys(d.Plans)) {
+		p := d.Plans[segment].Plan
 		if p.Paused || d.isRetiring(segment) {
 			continue
 		}
@@ -99,19 +100,6 @@ func (d *diagnosis) findLateFire(segment string, p *record.Plan) record.Instant 
 
 // findLateFireOf is findLateFire for the shards that of selects, which gets those with a run in progress.
 func (d *diagnosis) findLateFireOf(segment string, p *record.Plan, of func(running shardset.Set) shardset.Set) record.Instant {
-	programs := map[int]due.Program{}
-	for i := range p.Epochs {
-		if prog, err := d.Compile(p.Epochs[i].Def); err == nil {
-			programs[p.Epochs[i].Number] = prog
-		}
-	}
-	done := planning.JobProgress{Watermarks: p.Watermarks}
-	var handedBack []due.Pending
-	for _, inc := range slices.Sorted(maps.Keys(d.claims[segment])) {
-		claims := d.claims[segment][inc]
-		done.AddClaims(p.Owners[inc], claims)
-		handedBack = append(handedBack, due.HandedBack(&claims, p.Owners[inc]))
-	}
-	progress := due.NewProgress(done.Watermarks, done.Running, due.PendingOf(p, handedBack...))
-	return due.OldestUnclaimed(p, programs, progress, of(progress.Running), d.Now)
+	_, progress := d.Progress(segment)
+	return due.OldestUnclaimed(p, snapshot.Compile(p, d.Compile), progress, of(progress.Running), d.Now)
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/rota-dev/rota/internal/group/due"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
-	"github.com/rota-dev/rota/registry"
 )
 
 func TestDiagnose_ReportsJobsThatStandStill(t *testing.T) {
@@ -55,7 +54,7 @@ func TestDiagnose_ReportsJobsThatStandStill(t *testing.T) {
 			r.Now = coordtest.At(1).Add(time.Duration(c.minutes)*time.Minute - time.Second)
 			r.Compile = func(json.RawMessage) (due.Program, error) { return coordtest.Minutely{}, nil }
 			if c.control != nil {
-				r.Controls = []registry.Entry{w.entry(r.Keys.Control("job"), c.control)}
+				r.Put(w.entry(r.Keys.Control("job"), c.control))
 			}
 			findings := Diagnose(r)
 			if c.want == "" {

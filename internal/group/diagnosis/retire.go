@@ -11,17 +11,17 @@ import (
 
 // isRetiring reports whether operators have retired a job. Nothing else about such a job is a finding: it is not to run.
 func (d *diagnosis) isRetiring(segment string) bool {
-	c := d.controls[segment]
-	return c != nil && c.Retiring != nil
+	c, found := d.Control[segment]
+	return found && c.Retiring != nil
 }
 
 // checkRetiring reports what the deletion of retired jobs waits for.
 func (d *diagnosis) checkRetiring() {
-	for _, segment := range slices.Sorted(maps.Keys(d.controls)) {
+	for _, segment := range slices.Sorted(maps.Keys(d.Control)) {
 		if !d.isRetiring(segment) {
 			continue
 		}
-		c := d.controls[segment]
+		c := d.Control[segment]
 		waits, do := d.explainRetiring(segment, c.Job)
 		what := "the job is retiring"
 		if c.Retiring.By != "" {
@@ -34,15 +34,13 @@ func (d *diagnosis) checkRetiring() {
 // explainRetiring returns why a retired job is not deleted yet, and what to do.
 func (d *diagnosis) explainRetiring(segment, job string) (waits, do string) {
 	var offers, owners []string
-	for _, m := range d.members {
-		if d.live[m.Session] && (m.Offers(job) || slices.Contains(m.Unsupported, job)) {
+	for _, m := range d.Members {
+		if d.IsLive(m.Session) && (m.Offers(job) || slices.Contains(m.Unsupported, job)) {
 			offers = append(offers, m.Name)
 		}
 	}
-	if p := d.plans[segment]; p != nil {
-		for inc := range p.Owners {
-			owners = append(owners, record.InstanceOf(inc))
-		}
+	for inc := range d.Owners(segment) {
+		owners = append(owners, record.InstanceOf(inc))
 	}
 	switch {
 	case len(offers) > 0:

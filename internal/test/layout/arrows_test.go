@@ -22,6 +22,7 @@ var reach = []struct {
 	{"registry/zookeeper", []string{"registry", "registry/backend", "internal/cleartext", "internal/parallel", "internal/zkwire", "github.com/go-zookeeper/zk"}},
 	{"lock", []string{"registry", "internal/backoff"}},
 	{"conformance/...", []string{"registry", "lock", "conformance/...", "github.com/stretchr/testify/...", "github.com/anishathalye/porcupine"}},
+	{"internal/group/snapshot", []string{"registry", "internal/group/due", "internal/group/planning", "internal/record", "internal/shardset"}},
 	{"internal/group/membertest", []string{"registry/...", "operator", "coordinator/...", "internal/group/...", "internal/record", "internal/shardset", "github.com/stretchr/testify/..."}},
 	{"internal/group/coordtest", []string{"internal/group/due", "internal/record", "internal/shardset", "github.com/stretchr/testify/..."}},
 	{"internal/group/...", []string{"registry", "coordinator/strategy", "internal/group/...", "internal/contain", "internal/count", "internal/heap", "internal/jobname", "internal/parallel", "internal/record", "internal/scheduletext", "internal/shardset"}},

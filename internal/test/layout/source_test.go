@@ -76,7 +76,7 @@ func testsDoNotSkip(tr *tree) (faults []string) {
 var pure = []string{
 	"coordinator/strategy", "internal/group/balance", "internal/group/batch", "internal/group/claiming",
 	"internal/group/diagnosis", "internal/group/due", "internal/group/election", "internal/group/explain",
-	"internal/group/planning", "internal/group/skew",
+	"internal/group/planning", "internal/group/skew", "internal/group/snapshot",
 }
 
 // decisionsArePure finds imports, calls and statements by which such a package would wait, share

@@ -10,23 +10,27 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/group/due"
+	"github.com/rota-dev/rota/internal/group/snapshot"
 	"github.com/rota-dev/rota/internal/record"
-	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
 )
 
-// summaries are the parts of groupRecords that are computed from the records. The cost of a refresh
-// depends on the changes since the last one: of ten thousand jobs, a few change between two screens.
+// summaries are the answers about a group that are computed from a snapshot, kept while it is updated. The cost of a
+// refresh depends on the changes since the last one: of ten thousand jobs, a few change between two screens.
 type summaries struct {
-	stale    []*jobEntry // jobs that wait for refresh
+	records         *snapshot.Snapshot
+	namespace, name string // of the group
+	compile         due.Compiler
+
+	jobs     map[string]*jobEntry // by segment
+	stale    []*jobEntry          // jobs that wait for refresh
 	expiries expiries
 	computed int // the number of summaries computed so far
 
-	order      []*jobEntry        // known jobs by name; nil if it is to be computed
-	owned      map[string]int     // shards by incarnation, of all jobs
-	running    map[string]int     // runs by incarnation, of all jobs
-	unreadable map[*jobEntry]bool // jobs with records that could not be decoded
-	changed    []*jobEntry        // jobs whose summaries have changed since the last call of changes
+	order   []*jobEntry    // known jobs by name; nil if it is to be computed
+	owned   map[string]int // shards by incarnation, of all jobs
+	running map[string]int // runs by incarnation, of all jobs
+	changed []*jobEntry    // jobs whose summaries have changed since the last call of changes
 
 	lost      map[string]JobSummary // by segment, those of the last call of changes
 	lostStale bool                  // lost may have changed
@@ -37,8 +41,64 @@ type summaries struct {
 	localDiffers map[string][]string     // instances by job
 }
 
+// jobEntry is the summary of a job, with the parts of it that are kept for the next one.
+type jobEntry struct {
+	segment  string
+	planOf   registry.Rev // of the plan that programs belong to; zero if there is none
+	programs map[int]due.Program
+
+	stale   bool // a record has changed since
+	summary JobSummary
+	known   bool           // summary describes a job
+	expires time.Time      // when summary changes although no record does; zero for never
+	index   int            // in summaries.expiries; -1 if expires is zero
+	running map[string]int // by incarnation
+	owned   map[string]int // by incarnation
+
+	changed   bool   // since the last call of changes
+	published string // the job's name as of that call, empty if it was not known
+}
+
+// newSummaries returns the summaries of a snapshot, which changes by put and remove only from now on.
+func (o *Operator) newSummaries(s *snapshot.Snapshot) *summaries {
+	g := &summaries{
+		records: s, namespace: o.namespace, name: o.group, compile: o.compile, jobs: map[string]*jobEntry{},
+		owned: map[string]int{}, running: map[string]int{}, lostStale: true,
+	}
+	for segment := range s.Segments() {
+		g.markStale(segment)
+	}
+	return g
+}
+
+// put adds an entry, or replaces the one at its key.
+func (g *summaries) put(e registry.Entry) {
+	g.records.Put(e)
+	g.noteChange(e.Key)
+}
+
+// remove removes the entry at a key.
+func (g *summaries) remove(key registry.Key) {
+	g.records.Remove(key)
+	g.noteChange(key)
+}
+
+// noteChange has the next refresh compute what depends on the record at a key.
+func (g *summaries) noteChange(key registry.Key) {
+	if segment, ofJob := g.records.JobOf(key); ofJob {
+		g.markStale(segment)
+		return
+	}
+	g.lostStale = true
+}
+
 // markStale has the next refresh compute the summary of a job.
-func (g *groupRecords) markStale(j *jobEntry) {
+func (g *summaries) markStale(segment string) {
+	j := g.jobs[segment]
+	if j == nil {
+		j = &jobEntry{segment: segment, index: -1}
+		g.jobs[segment] = j
+	}
 	if !j.stale {
 		j.stale = true
 		g.stale = append(g.stale, j)
@@ -46,11 +106,11 @@ func (g *groupRecords) markStale(j *jobEntry) {
 }
 
 // refresh computes the summaries that may have changed by now.
-func (g *groupRecords) refresh(now time.Time) {
+func (g *summaries) refresh(now time.Time) {
 	for len(g.expiries) > 0 && !now.Before(g.expiries[0].expires) {
 		j := g.expiries[0]
 		g.expiries.schedule(j, time.Time{})
-		g.markStale(j)
+		g.markStale(j.segment)
 	}
 	computed := g.stale
 	g.stale = nil
@@ -69,11 +129,11 @@ func (g *groupRecords) refresh(now time.Time) {
 }
 
 // recompute computes the summary of a job, except for the parts that addMembers adds.
-func (g *groupRecords) recompute(j *jobEntry, now time.Time) {
+func (g *summaries) recompute(j *jobEntry, now time.Time) {
 	known, name := j.known, j.summary.Job
 	addTo(g.owned, j.owned, -1)
 	addTo(g.running, j.running, -1)
-	g.expiries.schedule(j, j.compute(g.compile, now))
+	g.expiries.schedule(j, g.compute(j, now))
 	g.computed++
 	addTo(g.owned, j.owned, 1)
 	addTo(g.running, j.running, 1)
@@ -83,14 +143,10 @@ func (g *groupRecords) recompute(j *jobEntry, now time.Time) {
 	if !j.known || !known {
 		g.lostStale = true
 	}
-	delete(g.unreadable, j)
-	if len(j.unreadable) > 0 {
-		g.unreadable[j] = true
-	}
 }
 
 // addMembers adds to the summary of a job what depends on members, and notes that it has changed.
-func (g *groupRecords) addMembers(j *jobEntry) {
+func (g *summaries) addMembers(j *jobEntry) {
 	s := &j.summary
 	s.Expired, s.ExpiredOwners, s.LocalDiffers, s.Differs = 0, nil, g.localDiffers[s.Job], nil
 	for _, other := range record.FindOthers(g.live, s.Job, s.Revision) {
@@ -120,27 +176,28 @@ func addTo(sums, numbers map[string]int, sign int) {
 
 // compute computes the summary of the job. It returns when the summary changes although no record does,
 // zero for never.
-func (j *jobEntry) compute(compile due.Compiler, now time.Time) (expires time.Time) {
+func (g *summaries) compute(j *jobEntry, now time.Time) (expires time.Time) {
 	j.stale, j.summary = false, JobSummary{}
 	j.owned, j.running = map[string]int{}, map[string]int{}
-	r, ok := j.decode(compile)
-	if j.known = ok; !ok {
+	plan := g.records.Plans[j.segment]
+	if j.planOf != plan.Rev {
+		j.planOf, j.programs = plan.Rev, snapshot.Compile(plan.Plan, g.compile)
+	}
+	if j.known = g.records.Definition(j.segment).Name != ""; !j.known {
 		return time.Time{}
 	}
-	st := r.status(j.programs, now)
+	st := statusOf(g.records, j.segment, j.programs, now)
 	j.summary = st.Summary()
-	if j.planErr != nil {
-		j.summary.Problem = unreadableProblem(j.plan.Key)
+	if plan.Plan == nil {
+		if key := g.records.Keys.Plan(j.segment); g.records.Unreadable[key] != nil {
+			j.summary.Problem = unreadableProblem(key)
+		}
 	}
-	for inc, shards := range r.owners() {
+	for inc, shards := range g.records.Owners(j.segment) {
 		j.owned[inc] = shards.Len()
 	}
-	for inc, c := range r.claims {
-		var running shardset.Set
-		for _, g := range c.Running {
-			running = running.Union(g.Shards)
-		}
-		j.running[inc] = running.Len()
+	for inc, c := range g.records.Claims[j.segment] {
+		j.running[inc] = c.Running.Shards().Len()
 	}
 	expires = st.NextFire
 	for _, rerun := range st.Reruns { // a retry is overdue from its own time on
@@ -156,7 +213,7 @@ func (j *jobEntry) compute(compile due.Compiler, now time.Time) (expires time.Ti
 func unreadableProblem(key registry.Key) string { return fmt.Sprintf("%s cannot be read", key) }
 
 // status returns the state of the group at now.
-func (g *groupRecords) status(now time.Time) GroupStatus {
+func (g *summaries) status(now time.Time) GroupStatus {
 	g.refresh(now)
 	if g.order == nil {
 		for _, j := range g.jobs {
@@ -180,15 +237,15 @@ func (g *groupRecords) status(now time.Time) GroupStatus {
 
 // listLost returns, by segment, the jobs of which neither the definition nor the plan can be read. A live instance offers
 // them, or a record of theirs is there; a job of which only the key is known is listed by the last segment of it.
-func (g *groupRecords) listLost() map[string]JobSummary {
+func (g *summaries) listLost() map[string]JobSummary {
 	names := map[string]string{} // by segment
 	var compared []string
-	for _, e := range g.members {
-		if _, alive := g.instances[e.m.Session]; e.err != nil || !alive || slices.Equal(e.m.Jobs, compared) {
+	for _, m := range g.records.Members {
+		if !g.records.IsLive(m.Session) || slices.Equal(m.Jobs, compared) {
 			continue
 		}
-		compared = e.m.Jobs
-		for _, job := range e.m.Jobs {
+		compared = m.Jobs
+		for _, job := range m.Jobs {
 			segment := record.Segment(job)
 			if j := g.jobs[segment]; j == nil || !j.known {
 				names[segment] = job
@@ -196,7 +253,7 @@ func (g *groupRecords) listLost() map[string]JobSummary {
 		}
 	}
 	for segment, j := range g.jobs {
-		if !j.known && (j.def.Key != "" || j.plan.Key != "") {
+		if !j.known && (g.records.Has(g.records.Keys.Job(segment)) || g.records.Has(g.records.Keys.Plan(segment))) {
 			names[segment] = cmp.Or(names[segment], segment)
 		}
 	}
@@ -208,16 +265,12 @@ func (g *groupRecords) listLost() map[string]JobSummary {
 }
 
 // lostProblem returns the problem of a job of listLost. Lists leave out values that another program wrote.
-func (g *groupRecords) lostProblem(segment string) string {
+func (g *summaries) lostProblem(segment string) string {
 	var states []string
-	j := g.jobs[segment]
-	for _, r := range []struct {
-		key    registry.Key
-		listed bool
-	}{{g.keys.Job(segment), j != nil && j.def.Key != ""}, {g.keys.Plan(segment), j != nil && j.plan.Key != ""}} {
-		problem := missingProblem(r.key)
-		if r.listed {
-			problem = unreadableProblem(r.key)
+	for _, key := range []registry.Key{g.records.Keys.Job(segment), g.records.Keys.Plan(segment)} {
+		problem := missingProblem(key)
+		if g.records.Has(key) {
+			problem = unreadableProblem(key)
 		}
 		states = append(states, problem)
 	}
@@ -230,7 +283,7 @@ func missingProblem(key registry.Key) string {
 
 // changes returns the state of the group at now with the jobs that have changed since the last call, and
 // the names of those removed since.
-func (g *groupRecords) changes(now time.Time) (st GroupStatus, removed []string) {
+func (g *summaries) changes(now time.Time) (st GroupStatus, removed []string) {
 	g.refresh(now)
 	st = g.statusWithoutJobs(now)
 	for _, j := range g.changed {
@@ -256,7 +309,7 @@ func (g *groupRecords) changes(now time.Time) (st GroupStatus, removed []string)
 
 // changesOfLost returns the jobs of listLost that have changed since the last call, and the names of those that are no
 // longer lost. They are computed only if a record has changed that may make a difference.
-func (g *groupRecords) changesOfLost() (changed []JobSummary, found []string) {
+func (g *summaries) changesOfLost() (changed []JobSummary, found []string) {
 	if !g.lostStale {
 		return nil, nil
 	}
@@ -277,69 +330,52 @@ func (g *groupRecords) changesOfLost() (changed []JobSummary, found []string) {
 }
 
 // statusWithoutJobs returns the state of the group but its jobs.
-func (g *groupRecords) statusWithoutJobs(now time.Time) GroupStatus {
+func (g *summaries) statusWithoutJobs(now time.Time) GroupStatus {
 	st := GroupStatus{At: now, Namespace: g.namespace, Group: g.name}
-	for j := range g.unreadable {
-		st.Unreadable = append(st.Unreadable, j.unreadable...)
-	}
-	for _, i := range g.instances {
-		if i.err != nil {
-			st.Unreadable = append(st.Unreadable, i.key)
+	election := g.records.Keys.Election() // members log damage of its records
+	for key := range g.records.Unreadable {
+		if key.Dir() != election {
+			st.Unreadable = append(st.Unreadable, key)
 		}
 	}
-	var control record.GroupControl
-	if g.group.Key != "" {
-		c, err := record.DecodeGroupControl(g.group.Value)
-		if err != nil {
-			st.Unreadable = append(st.Unreadable, g.group.Key)
-		} else {
-			control = *c
-		}
-	}
-	in := intentOfGroup(&control)
+	slices.Sort(st.Unreadable)
+	control := cmp.Or(g.records.Group.GroupControl, &record.GroupControl{})
+	in := intentOfGroup(control)
 	st.Disabled, st.Paused, st.Until, st.HeldBy = in.Disabled, in.Paused, in.Until, in.HeldBy
-	var leading string
-	if g.seat.Key != "" && g.leader.Key != "" {
-		st.Leader, leading = leaderOf(g.leader)
-	}
-	seat, _ := record.Decode[record.Seat](g.seat.Value)
-	for inc, m := range g.members {
-		if m.err != nil {
-			st.Unreadable = append(st.Unreadable, m.entry.Key)
-			continue
-		}
-		i := g.instanceStatus(&m.m)
+	seat := cmp.Or(g.records.Seat, &record.Seat{})
+	st.Leader = leaderOf(g.records)
+	leading, _ := g.records.ReadLeader()
+	for inc, m := range g.records.Members {
+		i := g.instanceStatus(&m.Member)
 		i.Incarnation, i.Leader, i.Skew = inc, inc == leading, time.Duration(seat.Skewed[inc])
 		i.ClockDiffers = time.Duration(seat.Differing[inc])
-		i.Disabled = control.Excludes(&m.m)
+		i.Disabled = control.Excludes(&m.Member)
 		i.Shards, i.Running = g.owned[inc], g.running[inc]
 		st.Instances = append(st.Instances, i)
 	}
 	slices.SortFunc(st.Instances, func(a, b InstanceStatus) int { return strings.Compare(a.Incarnation, b.Incarnation) })
-	slices.Sort(st.Unreadable)
 	return st
 }
 
 // compareMembers compares live and expired members. It returns false if that has not changed.
-func (g *groupRecords) compareMembers() (changed bool) {
+func (g *summaries) compareMembers() (changed bool) {
 	expired := map[string]bool{}
 	for inc := range g.owned {
-		if _, alive := g.instances[record.SessionOf(inc)]; !alive {
+		if !g.records.IsLive(record.SessionOf(inc)) {
 			expired[inc] = true
 		}
 	}
 	if !maps.Equal(expired, g.expired) {
 		g.expired, changed = expired, true
 	}
-	var live []*record.Member
 	of := map[string]registry.Rev{}
-	for _, inc := range slices.Sorted(maps.Keys(g.members)) {
-		e := g.members[inc]
-		if _, alive := g.instances[e.m.Session]; e.err == nil && alive && !e.m.Draining {
-			live, of[inc] = append(live, &e.m), e.entry.Modified
+	for inc, m := range g.records.Members {
+		if g.records.IsLive(m.Session) && !m.Draining {
+			of[inc] = m.Rev
 		}
 	}
 	if !maps.Equal(of, g.compared) {
+		live := g.records.LiveMembers()
 		differing := record.CompareLocals(live)
 		changed = changed || !maps.EqualFunc(differing, g.localDiffers, slices.Equal) || !slices.EqualFunc(live, g.live, haveSameDefinitions)
 		g.compared, g.localDiffers, g.live = of, differing, live
@@ -354,12 +390,12 @@ func haveSameDefinitions(a, b *record.Member) bool {
 }
 
 // instanceStatus returns the state of a member by its own records.
-func (g *groupRecords) instanceStatus(m *record.Member) InstanceStatus {
+func (g *summaries) instanceStatus(m *record.Member) InstanceStatus {
 	s := InstanceStatus{
 		Instance: m.Name, Host: m.Host, Session: m.Session, Draining: m.Draining, Labels: m.Labels, Weight: max(1, m.Weight),
 		RestartGrace: time.Duration(m.RestartGrace), Jobs: len(m.Jobs), Unsupported: m.Unsupported, Differs: m.Differs,
 	}
-	if i, alive := g.instances[m.Session]; alive {
+	if i, alive := g.records.Live[m.Session]; alive {
 		s.Alive, s.PID, s.Started = true, i.PID, i.Started.Time()
 	}
 	for _, w := range m.Waiting {

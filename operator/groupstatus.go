@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rota-dev/rota/internal/group/snapshot"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -120,11 +121,17 @@ type InstanceStatus struct {
 // The cost is a listing of seven directories, and one for each incarnation that has a member record
 // or owns shards. The number of jobs determines the size of the listings, not their number.
 func (o *Operator) Group(ctx context.Context) (GroupStatus, error) {
-	records, err := o.listRecords(ctx)
+	s, err := o.listGroup(ctx)
+	if err == nil {
+		err = s.Check(o.keys.Meta())
+	}
+	if err == nil {
+		err = o.listClaims(ctx, s, s.Incarnations())
+	}
 	if err != nil {
 		return GroupStatus{}, fmt.Errorf("status of group: %w", err)
 	}
-	return records.status(time.Now()), nil
+	return o.newSummaries(s).status(time.Now()), nil
 }
 
 // Jobs returns the Jobs of Group, at the same cost.
@@ -142,15 +149,13 @@ func (o *Operator) Instances(ctx context.Context) ([]InstanceStatus, error) {
 // JobNames returns the names of the jobs whose definitions are stored and can be read, sorted, by one
 // listing. Unlike Jobs, it decodes only definitions.
 func (o *Operator) JobNames(ctx context.Context) ([]string, error) {
-	listing, err := o.reg.List(ctx, o.keys.Jobs(), registry.ReadOptions{})
-	if err != nil {
+	s := snapshot.New(o.keys)
+	if err := o.list(ctx, s, registry.ReadOptions{}, o.keys.Jobs()); err != nil {
 		return nil, fmt.Errorf("names of jobs: %w", err)
 	}
 	var names []string
-	for _, e := range listing.Entries {
-		if _, def, err := record.DecodeDefinition(e.Value); err == nil {
-			names = append(names, def.Name)
-		}
+	for _, def := range s.Jobs {
+		names = append(names, def.Name)
 	}
 	slices.Sort(names)
 	return names, nil

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rota-dev/rota/internal/group/snapshot"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -18,7 +19,7 @@ type GroupView struct {
 	tasks  sync.WaitGroup // the followers
 
 	mu      sync.Mutex
-	records *groupRecords
+	answers *summaries
 	claims  map[string]context.CancelFunc // the followers of claims, by incarnation
 	unread  map[registry.Key]bool         // directories of which no snapshot has arrived
 	ready   chan struct{}                 // closed once unread is empty
@@ -34,12 +35,12 @@ func (o *Operator) Watch(ctx context.Context) (*GroupView, error) {
 		return nil, fmt.Errorf("watch group: %w", err)
 	}
 	v := &GroupView{
-		op: o, records: o.newGroupRecords(), claims: map[string]context.CancelFunc{}, unread: map[registry.Key]bool{},
+		op: o, answers: o.newSummaries(snapshot.New(o.keys)), claims: map[string]context.CancelFunc{}, unread: map[registry.Key]bool{},
 		ready: make(chan struct{}), changed: make(chan struct{}),
 	}
 	v.ctx, v.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	v.mu.Lock()
-	for _, dir := range v.records.directories() {
+	for _, dir := range v.answers.records.Directories() {
 		v.startFollower(v.ctx, dir)
 	}
 	v.mu.Unlock()
@@ -61,7 +62,7 @@ func (o *Operator) Watch(ctx context.Context) (*GroupView, error) {
 func (v *GroupView) Status() GroupStatus {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.records.status(time.Now())
+	return v.answers.status(time.Now())
 }
 
 // Changes returns the state of the group now, with only those Jobs that may have changed since the last call
@@ -73,7 +74,7 @@ func (v *GroupView) Status() GroupStatus {
 func (v *GroupView) Changes() (st GroupStatus, removed []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.records.changes(time.Now())
+	return v.answers.changes(time.Now())
 }
 
 // Changed returns a channel that is closed at the next change of a record, and when the view ends.
@@ -118,7 +119,7 @@ func (v *GroupView) startFollower(ctx context.Context, dir registry.Key) {
 			return
 		}
 		for key := range known {
-			v.records.remove(key)
+			v.answers.remove(key)
 		}
 		v.noteRead(dir)
 	})
@@ -153,11 +154,11 @@ func (v *GroupView) apply(dir registry.Key, b registry.Batch, known map[registry
 	}
 	for _, key := range gone {
 		delete(known, key)
-		v.records.remove(key)
+		v.answers.remove(key)
 	}
 	for _, e := range b.Puts {
 		known[e.Key] = true
-		v.records.put(e)
+		v.answers.put(e)
 	}
 	if dir == v.op.keys.Members() || dir == v.op.keys.Plans() {
 		v.followClaims()
@@ -169,7 +170,7 @@ func (v *GroupView) apply(dir registry.Key, b registry.Batch, known map[registry
 // followClaims follows the claims of each incarnation of the group, and no others. v.mu is held.
 func (v *GroupView) followClaims() {
 	there := map[string]bool{}
-	for _, inc := range v.records.incarnations() {
+	for _, inc := range v.answers.records.Incarnations() {
 		there[inc] = true
 		if v.claims[inc] == nil {
 			ctx, cancel := context.WithCancel(v.ctx)
