@@ -54,7 +54,7 @@ progress or pending.`,
 				if err != nil {
 					return notMet(err, operator.ErrNotRunning)
 				}
-				done := view.Done{Verb: "cancel", Jobs: args, Runs: view.RunsOf(runs)}
+				done := view.Done{Verb: "cancel", Jobs: args, Runs: runs}
 				done.Text = fmt.Sprintf("cancelled %s: %s", args[0], view.DescribeRuns(done.Runs))
 				return c.print(cmd, done)
 			})
@@ -128,7 +128,7 @@ it. With --again, the shards run nevertheless, as new work with another key.`,
 
 // describeRetry returns the result of a retry.
 func describeRetry(args []string, r operator.RetriedRuns, again bool) view.Done {
-	done := view.Done{Verb: "retry", Jobs: args, Trigger: r.Trigger, Runs: view.RunsOf([]operator.Runs{r.Runs})}
+	done := view.Done{Verb: "retry", Jobs: args, Trigger: r.Trigger, Runs: []operator.Runs{r.Runs}}
 	done.Text = fmt.Sprintf("retries %s of fire %s of %s: trigger #%d", view.ShardsText(r.Shards), r.Fire.UTC().Format(time.RFC3339Nano), args[0], r.Trigger)
 	if again {
 		done.Text += ", as new work"

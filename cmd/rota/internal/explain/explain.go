@@ -162,7 +162,7 @@ nothing. Without flags, it shows the moves that are about to happen.`,
 					return nil, err
 				}
 				p, err := op.Moves(ctx, options...)
-				return view.MovesOf(p), err
+				return view.Moves{Version: view.Version, Preview: p}, err
 			}, func() error { return nil })
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),
@@ -190,7 +190,7 @@ call repeats persists. It exits with 4 if there is an error among the findings.`
 				if d, err = op.Diagnose(ctx); err == nil && len(d.Findings) == 0 {
 					note, err = c.s.DescribeAbsence(ctx)
 				}
-				v := view.DiagnosisOf(d)
+				v := view.Diagnosis{Version: view.Version, Diagnosis: d}
 				v.Note = note
 				return v, err
 			}, func() error {
