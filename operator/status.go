@@ -105,7 +105,7 @@ type Runs struct {
 
 // Failure describes failed runs of one fire or trigger.
 type Failure struct {
-	Runs // Shards may be incomplete
+	Runs           // Shards may be incomplete
 	More int       `json:"more,omitempty"` // the number of failed shards that are not in Shards
 	At   time.Time `json:"at"`             // when they ended
 	// Error is the error of the first run that failed, cut at 200 bytes.
