@@ -40,17 +40,24 @@ func Print(w io.Writer, v View, form string, t view.Times) error {
 	return err
 }
 
+// PrintJSON prints a struct as JSON. Nil lists in it are [].
+func PrintJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(fillLists(v))
+}
+
 // printData prints a view as JSON, JSON lines or YAML.
 func printData(w io.Writer, v View, form string) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
 	switch form {
+	case "json":
+		return PrintJSON(w, v)
 	case "yaml":
 		return printYAML(w, fillLists(v))
-	case "json":
-		e.SetIndent("", "  ")
-		return e.Encode(fillLists(v))
 	}
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
 	for _, item := range v.Items() {
 		if err := e.Encode(fillLists(item)); err != nil {
 			return err
