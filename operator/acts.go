@@ -12,10 +12,10 @@ import (
 // Act is an operator's act on a job or on a group: a call of a method of Operator that changed the intent.
 // The leader adds an act when it ends a pause at its time.
 type Act struct {
-	At     time.Time // by the clock of the process that called
-	By     string    // as given to Operator.As; "the leader" for an act of the leader
-	Reason string    // as given to Operator.As
-	What   string    // the call and its arguments. The text is not stable across versions
+	At     time.Time `json:"at"`               // by the clock of the process that called
+	By     string    `json:"by,omitempty"`     // as given to Operator.As; "the leader" for an act of the leader
+	Reason string    `json:"reason,omitempty"` // as given to Operator.As
+	What   string    `json:"what"`             // the call and its arguments. The text is not stable across versions
 }
 
 // As returns a copy of o whose calls are recorded with the name of the person or program that makes them, and

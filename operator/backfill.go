@@ -127,9 +127,9 @@ func (o *Operator) StopBackfills(ctx context.Context, job string) (dropped int, 
 
 // Backfill describes a backfill with fires that have not begun.
 type Backfill struct {
-	Number   uint64
-	Parallel int         // how many of its fires are in flight at most
-	Waiting  []time.Time // fires that have not begun, ascending
+	Number   uint64      `json:"number"`
+	Parallel int         `json:"parallel"` // how many of its fires are in flight at most
+	Waiting  []time.Time `json:"waiting"`  // fires that have not begun, ascending
 }
 
 func backfillsOf(all []record.Backfill) []Backfill {

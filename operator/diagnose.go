@@ -12,20 +12,20 @@ import (
 
 // Diagnosis holds the faults found in the records of a group.
 type Diagnosis struct {
-	At time.Time // when the records were read, by the local clock
+	At time.Time `json:"at"` // when the records were read, by the local clock
 	// Findings are sorted by severity, the most severe first. They are empty if nothing is wrong.
-	Findings []Finding
+	Findings []Finding `json:"findings"`
 }
 
 // Finding is something in the records of a group that an operator should know. Its texts are for people
 // and not stable across versions.
 type Finding struct {
-	Severity Severity
-	Kind     FindingKind
-	Job      string       // empty if it concerns no job, or if the job's name cannot be read
-	Key      registry.Key // of the record; empty if it concerns no single record
-	What     string
-	Do       string // the remedy
+	Severity Severity     `json:"severity"`
+	Kind     FindingKind  `json:"kind"`
+	Job      string       `json:"job,omitempty"` // empty if it concerns no job, or if the job's name cannot be read
+	Key      registry.Key `json:"key,omitempty"` // of the record; empty if it concerns no single record
+	What     string       `json:"what"`
+	Do       string       `json:"do"` // the remedy
 }
 
 // Severity is how much a Finding matters.
@@ -49,6 +49,20 @@ func (s Severity) String() string {
 		return "error"
 	}
 	return fmt.Sprintf("Severity(%d)", int(s))
+}
+
+// MarshalText returns the String of a severity, which is its JSON.
+func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText parses what MarshalText returns.
+func (s *Severity) UnmarshalText(text []byte) error {
+	for _, known := range []Severity{SeverityInfo, SeverityWarning, SeverityError} {
+		if known.String() == string(text) {
+			*s = known
+			return nil
+		}
+	}
+	return fmt.Errorf("there is no severity %.20q", text)
 }
 
 // FindingKind is the kind of a Finding.

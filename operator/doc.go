@@ -8,4 +8,7 @@
 //   - Look: [Operator.Group], [Operator.Jobs], [Operator.Instances], [Operator.Status], [Operator.Watch].
 //   - Ask why: [Operator.Explain] for one fire of one shard, [Operator.Diagnose] for the whole group.
 //   - Act: pause, disable, drain, trigger, retry, backfill, cancel, override, retire. [Operator.As] records the caller and the reason.
+//
+// The results have JSON tags: they are the answers of the command rota as JSON, which adds texts to them. A nil list is null;
+// the command prints it as [].
 package operator

@@ -15,39 +15,40 @@ import (
 
 // Explanation answers why a fire of a job has run or has not, by the records of the job.
 type Explanation struct {
-	Job string
-	At  time.Time // when the records were read, by the local clock
+	Job string    `json:"job"`
+	At  time.Time `json:"at"` // when the records were read, by the local clock
 	// Known reports whether the job has a definition or a plan, or a damaged one.
-	Known bool
+	Known bool `json:"known"`
 	// Answers has one element for the shards with the same answer, sorted by their first shard.
-	Answers []Answer
+	Answers []Answer `json:"answers"`
 }
 
 // Answer explains one fire or triggered run of some shards. Its texts are for people and not stable across versions.
 type Answer struct {
-	Shards []int     // in ascending order
-	Fire   time.Time // zero if the shards have no fire; that of a triggered run is Run.FireTime
+	Shards []int     `json:"shards"`        // in ascending order
+	Fire   time.Time `json:"fire,omitzero"` // zero if the shards have no fire; that of a triggered run is Run.FireTime
 	// Gates are the conditions of a run in the order in which they were checked, up to the first one
 	// that stops the fire. Once the fire is claimed or skipped, those that matter only before are left
 	// out. docs/operating.md lists all gates.
-	Gates   []Gate
-	Summary string // one or two sentences
-	Do      string // the remedy; empty if none is needed or possible
+	Gates   []Gate `json:"gates"`
+	Summary string `json:"summary"`      // one or two sentences
+	Do      string `json:"do,omitempty"` // the remedy; empty if none is needed or possible
 	// Verb is the method of Operator that a part of Do is about, for the Shards and the Fire of the answer:
 	// "Cancel", "Disable", "Enable", "Reset", "Resume", "ResumeGroup", "Retry" or "Trigger".
 	// It is empty if no method helps. "Disable" is for Instance, whose shards are to move. "History" is no method: the
 	// run history, see package history, has the outcome of the fire.
-	Verb, Instance string
+	Verb     string `json:"verb,omitempty"`
+	Instance string `json:"instance,omitempty"`
 	// Stops reports whether the fire has not run, or has not succeeded: the verdict of the last gate is
 	// VerdictStop.
-	Stops bool
+	Stops bool `json:"stops"`
 }
 
 // Gate is a condition of a run, as checked for one fire.
 type Gate struct {
-	Name    string
-	Verdict Verdict
-	Detail  string
+	Name    string  `json:"name"`
+	Verdict Verdict `json:"verdict"`
+	Detail  string  `json:"detail"`
 }
 
 // Verdict is the result of a Gate.

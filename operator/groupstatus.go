@@ -13,105 +13,107 @@ import (
 
 // GroupStatus is the recorded state of a group.
 type GroupStatus struct {
-	At        time.Time // when it was computed, by the local clock
-	Namespace string
-	Group     string
-	Leader    LeaderStatus
-	Jobs      []JobSummary     // sorted by name
-	Instances []InstanceStatus // sorted by name; several incarnations of one name by session
+	At        time.Time        `json:"at"` // when it was computed, by the local clock
+	Namespace string           `json:"namespace"`
+	Group     string           `json:"group"`
+	Leader    LeaderStatus     `json:"leader,omitzero"`
+	Jobs      []JobSummary     `json:"jobs"`      // sorted by name
+	Instances []InstanceStatus `json:"instances"` // sorted by name; several incarnations of one name by session
 	// Disabled are the instances and hosts that are disabled for all jobs.
-	Disabled Scope
+	Disabled Scope `json:"disabled"`
 	// Paused reports whether operators have paused all jobs of the group. Until is when the pause ends by
 	// itself, zero if it does not; HeldBy is the act that paused the group.
-	Paused bool
-	Until  time.Time
-	HeldBy Act
+	Paused bool      `json:"paused"`
+	Until  time.Time `json:"paused_until,omitzero"`
+	HeldBy Act       `json:"paused_by,omitzero"`
 	// Unreadable lists the keys of records that could not be decoded. Other fields do not include
 	// these records. A job whose plan is among them is listed with a Problem.
-	Unreadable []registry.Key
+	Unreadable []registry.Key `json:"unreadable"`
 }
 
 // JobSummary is the state of a job in a list of jobs. Status has the details.
 type JobSummary struct {
-	Job      string
-	Revision int    // of the stored definition
-	Schedule string // as in Status
+	Job      string `json:"name"`
+	Revision int    `json:"revision"` // of the stored definition
+	Schedule string `json:"schedule"` // as in Status
 	// NextFire and Overdue are as in Status, and zero if the Operator has no compiler.
-	NextFire, Overdue time.Time
+	NextFire time.Time `json:"next,omitzero"`
+	Overdue  time.Time `json:"overdue,omitzero"`
 	// LastFire is the latest scheduled fire that was claimed or skipped for any shard. ClaimedTo is
 	// the latest one up to which that holds for every shard. Zero means that there is none.
-	LastFire, ClaimedTo time.Time
+	LastFire  time.Time `json:"last_fire,omitzero"`
+	ClaimedTo time.Time `json:"claimed_to,omitzero"`
 
-	Shards   int // in the plan; zero if there is no plan yet
-	Running  int // shards with a claimed run that is not recorded as ended
-	Unowned  int // shards without an owner
-	Frozen   int // shards that are about to move
-	Disabled int // shards that operators have disabled
+	Shards   int `json:"shards"`   // in the plan; zero if there is no plan yet
+	Running  int `json:"running"`  // shards with a claimed run that is not recorded as ended
+	Unowned  int `json:"unowned"`  // shards without an owner
+	Frozen   int `json:"frozen"`   // shards that are about to move
+	Disabled int `json:"disabled"` // shards that operators have disabled
 	// Expired counts shards whose owner's session has expired. They wait for the failover or, if the
 	// owner has a RestartGrace, for its return. ExpiredOwners are these owners, sorted.
-	Expired       int
-	ExpiredOwners []string
-	Reruns        int // shards with a pending re-run
-	Triggers      int // pending and running triggers
+	Expired       int      `json:"expired"`
+	ExpiredOwners []string `json:"expired_owners"`
+	Reruns        int      `json:"reruns"`   // shards with a pending re-run
+	Triggers      int      `json:"triggers"` // pending and running triggers
 
 	// Failing are the shards whose last ended run failed, as in Status.
-	Failing []int
+	Failing []int `json:"failing"`
 	// LocalDiffers names the live instances whose part of the job that is not stored (executor.Job.Local)
 	// is not that of most instances, or all that have one if no one is the most frequent.
-	LocalDiffers []string
+	LocalDiffers []string `json:"local_differs"`
 	// Differs names the live instances whose own definition has another revision or content than the stored one,
 	// sorted. In a rolling deployment, these are the ones that are not replaced yet.
-	Differs []string
+	Differs []string `json:"differs"`
 	// LastFailure is the latest failure on record; its At is zero if there is none.
-	LastFailure Failure
+	LastFailure Failure `json:"last_failure,omitzero"`
 
-	Paused          bool
-	ScheduleStopped bool
-	GroupPaused     bool      // as in Status
-	Until           time.Time // as in Intent, like HeldBy
-	HeldBy          Act
-	RetiredBy       Act       // as in Intent
-	UnofferedSince  time.Time // as in Status
-	Problem         string    // as in Status
-	Counts          Counts
-	Ended           time.Time // when a run last ended
+	Paused          bool      `json:"paused,omitempty"`
+	ScheduleStopped bool      `json:"schedule_stopped,omitempty"`
+	GroupPaused     bool      `json:"group_paused,omitempty"` // as in Status
+	Until           time.Time `json:"paused_until,omitzero"`  // as in Intent, like HeldBy
+	HeldBy          Act       `json:"paused_by,omitzero"`
+	RetiredBy       Act       `json:"retired_by,omitzero"`      // as in Intent
+	UnofferedSince  time.Time `json:"unoffered_since,omitzero"` // as in Status
+	Problem         string    `json:"problem,omitempty"`        // as in Status
+	Counts          Counts    `json:"counts"`
+	Ended           time.Time `json:"last_end,omitzero"` // when a run last ended
 }
 
 // InstanceStatus is the recorded state of an instance that has joined a group.
 type InstanceStatus struct {
-	Instance    string
-	Incarnation string
-	Host        string
-	PID         int       // zero if the session has expired
-	Started     time.Time // when it joined; zero if the session has expired
-	Session     registry.SessionID
+	Instance    string             `json:"name"`
+	Incarnation string             `json:"incarnation"`
+	Host        string             `json:"host"`
+	PID         int                `json:"pid,omitempty"`    // zero if the session has expired
+	Started     time.Time          `json:"started,omitzero"` // when it joined; zero if the session has expired
+	Session     registry.SessionID `json:"session,omitempty"`
 	// Alive reports whether the session existed. Shards of an expired instance are reassigned.
-	Alive    bool
-	Leader   bool
-	Draining bool // the instance is shutting down
+	Alive    bool `json:"alive"`
+	Leader   bool `json:"leader"`
+	Draining bool `json:"draining"` // the instance is shutting down
 	// Skew is how far its clock is ahead of the fleet's median. Zero means that it is within
 	// MaxClockSkew. An instance whose clock is skewed owns no shards.
-	Skew time.Duration
+	Skew time.Duration `json:"clock_skew_ns"`
 	// ClockDiffers is by how much its clock differs in a fleet of one or two instances, where none can be proven wrong: how
 	// far that of the leader was ahead of the store's, and that of the other instance ahead of the leader's, when the
 	// leader last compared them, which it does at least every 6 h. Zero means that they were within MaxClockSkew, or that
 	// the store has no clock. Such an instance goes on.
-	ClockDiffers time.Duration
+	ClockDiffers time.Duration `json:"clock_differs_ns,omitempty"`
 	// Disabled reports whether the instance or its host is disabled for all jobs.
-	Disabled bool
+	Disabled bool `json:"disabled"`
 	// Labels are shared and must not be changed.
-	Labels map[string]string
-	Weight int // at least 1
+	Labels map[string]string `json:"labels"`
+	Weight int               `json:"weight"` // at least 1
 	// RestartGrace is how long its shards wait for its return.
-	RestartGrace time.Duration
+	RestartGrace time.Duration `json:"restart_grace_ns"`
 
-	Jobs        int      // the number of jobs that it offers
-	Unsupported []string // jobs that it has registered and cannot compile
-	Differs     []string // jobs whose stored definition differs from its own, as far as it lists them
-	Shards      int      // shards that it owns
-	Running     int      // claimed runs that are not recorded as ended
-	Waiting     int      // those of Running that have waited for a worker for longer than 10 s
-	Blocked     int      // shards that it may not own until a function of its earlier session returns
+	Jobs        int      `json:"jobs"`        // the number of jobs that it offers
+	Unsupported []string `json:"unsupported"` // jobs that it has registered and cannot compile
+	Differs     []string `json:"differs"`     // jobs whose stored definition differs from its own, as far as it lists them
+	Shards      int      `json:"shards"`      // shards that it owns
+	Running     int      `json:"running"`     // claimed runs that are not recorded as ended
+	Waiting     int      `json:"waiting"`     // those of Running that have waited for a worker for longer than 10 s
+	Blocked     int      `json:"blocked"`     // shards that it may not own until a function of its earlier session returns
 }
 
 // Group returns the recorded state of all jobs and instances of the group. It is meant for people

@@ -18,15 +18,15 @@ import (
 //
 // A loss is on record until AcknowledgeLoss. No process notices a loss that happens while none runs.
 type StoreLoss struct {
-	Kind    StoreLossKind
-	Noticed time.Time // by the clock of By
-	By      string    // the instance that noticed it first
+	Kind    StoreLossKind `json:"kind"`
+	Noticed time.Time     `json:"noticed"` // by the clock of By
+	By      string        `json:"by"`      // the instance that noticed it first
 	// Restored counts the control records that instances have written from memory. Their acts have the
 	// reason "restored from memory".
-	Restored int
+	Restored int `json:"restored"`
 	// Complete reports whether an instance that led a group has written what it knew. Otherwise
 	// disabled instances and hosts are lost, and who paused what. Pending triggers are always lost.
-	Complete bool
+	Complete bool `json:"complete"`
 }
 
 // StoreLossKind is the kind of a StoreLoss.

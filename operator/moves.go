@@ -21,30 +21,31 @@ import (
 
 // Preview holds the moves of shards that a leader would make.
 type Preview struct {
-	At    time.Time // when the records were read, by the local clock
-	Added []string  // the names that the instances of With have in Moves
+	At    time.Time `json:"at"`    // when the records were read, by the local clock
+	Added []string  `json:"added"` // the names that the instances of With have in Moves
 	// Jobs are the jobs with moves, with shards that would have no owner, with a problem, or whose moves
 	// are not known, sorted by name. Other jobs stay as they are.
-	Jobs []JobMoves
+	Jobs []JobMoves `json:"jobs"`
 }
 
 // JobMoves holds the moves of one job.
 type JobMoves struct {
-	Job   string
-	Moves []Move // sorted by From and To
+	Job   string `json:"job"`
+	Moves []Move `json:"moves"` // sorted by From and To
 	// Unowned are the shards that would have no owner, in ascending order.
-	Unowned []int
+	Unowned []int `json:"unowned"`
 	// Problem is the problem that the job would have; docs/operating/messages.md lists the texts.
-	Problem string
+	Problem string `json:"problem,omitempty"`
 	// Unknown is the reason why the moves of the job are not known, such as a strategy that this program
 	// does not have. It is empty if they are known.
-	Unknown string
+	Unknown string `json:"unknown,omitempty"`
 }
 
 // Move is shards that would change their owner.
 type Move struct {
-	Shards   []int  // in ascending order
-	From, To string // instances; empty for no owner
+	Shards []int  `json:"shards"`         // in ascending order
+	From   string `json:"from,omitempty"` // instances; empty for no owner
+	To     string `json:"to,omitempty"`   // instances; empty for no owner
 }
 
 // MovesOption is an option of Operator.Moves: a change of the fleet, or a bound of the answer.

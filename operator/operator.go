@@ -87,37 +87,38 @@ func New(reg registry.Registry, namespace, group string) (*Operator, error) {
 // lists must have an element.
 type Scope struct {
 	// Job is the name of a job. Empty means all jobs of the group, present and future.
-	Job string
+	Job string `json:"job,omitempty"`
 	// Shards are shards of Job, which must not be empty then.
-	Shards []int
+	Shards []int `json:"shards,omitempty"`
 	// Instances are names of instances. They need not exist. An instance without a configured
 	// name gets another one after a restart, to which the Scope no longer applies.
-	Instances []string
+	Instances []string `json:"instances,omitempty"`
 	// Hosts are names of hosts, compared byte by byte with the Host of each instance, which
 	// is the system's name unless configured.
-	Hosts []string
+	Hosts []string `json:"hosts,omitempty"`
 }
 
 // Intent is the stored intent of operators. A plan that has not yet been updated may differ.
 type Intent struct {
 	// Paused reports whether the job is paused, or all jobs of the group if the intent is that for all
 	// jobs. The pause of the group is not included in the intent for one job.
-	Paused bool
+	Paused bool `json:"paused"`
 	// Disabled is everything that is disabled, sorted.
-	Disabled Scope
+	Disabled Scope `json:"disabled,omitzero"`
 	// ScheduleStopped reports whether the job runs by triggers only. It is false while Paused.
-	ScheduleStopped bool
+	ScheduleStopped bool `json:"schedule_stopped"`
 	// Until is when the pause ends by itself. It is zero if the job is not paused, or until an operator
 	// resumes it.
-	Until time.Time
+	Until time.Time `json:"paused_until,omitzero"`
 	// HeldBy is the act that paused the job or stopped its schedule. It is zero if neither is in force, and
 	// for a job that was stored with StartPaused.
-	HeldBy Act
+	HeldBy Act `json:"paused_by,omitzero"`
 	// Override is the override in place, and OverriddenBy the act that set it. Both are zero if there is none.
-	Override     Override
-	OverriddenBy Act
+	// The JSON of Intent does not have Override, whose parameters may be secret.
+	Override     Override `json:"-"`
+	OverriddenBy Act      `json:"overridden_by,omitzero"`
 	// RetiredBy is the act of a Retire in force: the job is being removed. It is zero if there is none.
-	RetiredBy Act
+	RetiredBy Act `json:"retired_by,omitzero"`
 }
 
 // Trigger requests a run of a job by hand and returns its number, which the runs have as

@@ -40,9 +40,11 @@ var policyFields = []string{
 // OverridePreview is what an Override would change.
 type OverridePreview struct {
 	// ShardsBefore is the number of shards of the effective definition now, Shards that with the override.
-	ShardsBefore, Shards int
+	ShardsBefore int `json:"shards_before"`
+	Shards       int `json:"shards"`
 	// FiresBefore are the next fires of the effective definition, up to ten, and Fires those with the override.
-	FiresBefore, Fires []time.Time
+	FiresBefore []time.Time `json:"fires_before"`
+	Fires       []time.Time `json:"fires"`
 }
 
 // Override replaces fields of a job's definition, in place of any earlier Override. The zero value takes the

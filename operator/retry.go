@@ -43,15 +43,15 @@ type RetriedRuns struct {
 	Runs
 	// More is the number of failed shards of the fire that the records do not name, because they keep eight ranges of
 	// shards per attempt. RetryOptions.Shards retries them.
-	More int
+	More int `json:"more,omitempty"`
 	// Refused are the other shards that have failed, or that RetryOptions.Shards names.
-	Refused []RefusedRetry
+	Refused []RefusedRetry `json:"refused,omitempty"`
 }
 
 // RefusedRetry is shards that Operator.Retry does not retry.
 type RefusedRetry struct {
-	Shards []int
-	Why    string
+	Shards []int  `json:"shards"`
+	Why    string `json:"why"`
 }
 
 // Retry has the failed work of a fire done again, by the newest definition. It requests one trigger: its runs have

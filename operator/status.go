@@ -17,159 +17,161 @@ import (
 
 // Status is the recorded state of a job. Lists of shards are in ascending order.
 type Status struct {
-	Job string
+	Job string `json:"name"`
 	// Revision is the revision of the stored definition. InForce is that of the newest
 	// definition in the plan. They differ until the leader has applied the stored one. Fires
 	// of earlier definitions may still be due under these.
-	Revision, InForce int
+	Revision int `json:"revision"`
+	InForce  int `json:"in_force"`
 	// Schedule is the text of the schedule in the newest definition of the plan, or in the
 	// stored one if there is no plan. schedule.Parse parses it.
-	Schedule string
+	Schedule string `json:"schedule"`
 	// Definition is the definition that Schedule is of, as JSON with the fields of executor.Job. It includes
-	// parameters, which may be secret.
-	Definition json.RawMessage
+	// parameters, which may be secret, so the JSON of Status does not have it.
+	Definition json.RawMessage `json:"-"`
 	// NextFire is the next scheduled fire. It is zero if there is none, if the job is paused
 	// or its schedule stopped, or if the Operator has no compiler; see WithCompiler. Fires that count from
 	// the ends of runs have none while all shards run.
-	NextFire time.Time
+	NextFire time.Time `json:"next,omitzero"`
 	// Overdue is the oldest fire that is due for a shard and not claimed: because the shard has no
 	// owner, or its last run has not ended, or its owner is late. It is zero if there is none, if
 	// the job is paused or retiring, or if the Operator has no compiler. Fires that a run on time overlaps do not count if the
 	// job skips them (executor.SkipOverlapping). If fires count from the ends of runs, as with
 	// schedule.Always and FixedDelay, a shard that runs has no due fire, and a run that is to be made again
 	// counts from when it became pending.
-	Overdue time.Time
+	Overdue time.Time `json:"overdue,omitzero"`
 	// Leader is the leader of the group.
-	Leader LeaderStatus
+	Leader LeaderStatus `json:"leader,omitzero"`
 	// Intent is the intent that operators have stored. Paused, ScheduleStopped and Disabled
 	// are the parts of it that the leader has copied into the plan, and so are in force.
-	Intent          Intent
-	Paused          bool
-	ScheduleStopped bool
-	Disabled        []int
+	Intent          Intent `json:"intent"`
+	Paused          bool   `json:"paused"`
+	ScheduleStopped bool   `json:"schedule_stopped"`
+	Disabled        []int  `json:"disabled"`
 	// GroupPaused reports whether the job is paused in force because the whole group is (Operator.PauseGroup).
 	// Intent has the job's own pause only.
-	GroupPaused bool
+	GroupPaused bool `json:"group_paused,omitempty"`
 	// Shards is the number of shards of the newest definition in the plan. It is zero if the job has no plan yet:
 	// the leader makes one when a member first offers the job.
-	Shards int
+	Shards int `json:"shards"`
 	// UnofferedSince is since when the job has had neither a live instance that offers it nor an owner of a shard, as
 	// the leader has observed. It is zero otherwise.
-	UnofferedSince time.Time
+	UnofferedSince time.Time `json:"unoffered_since,omitzero"`
 	// PerShard has an element for each shard; the index is the shard's number. Until the fires of an earlier
 	// definition with more shards have been claimed or skipped, it also has those.
-	PerShard []ShardStatus
+	PerShard []ShardStatus `json:"per_shard"`
 	// Unowned lists the shards without an owner, Frozen those that are about to move.
-	Unowned, Frozen []int
+	Unowned []int `json:"unowned"`
+	Frozen  []int `json:"frozen"`
 	// Reruns are pending runs that are made again, because their owner crashed, handed them
 	// back, or had them fail and they are retried.
-	Reruns []Runs
+	Reruns []Runs `json:"reruns"`
 	// Triggers are the numbers of pending and running triggers, in ascending order.
-	Triggers []uint64
+	Triggers []uint64 `json:"triggers"`
 	// Backfills are the backfills with fires that have not begun.
-	Backfills []Backfill
+	Backfills []Backfill `json:"backfills,omitempty"`
 	// Problem names the reason why shards do not run or move; docs/operating/messages.md lists the
 	// texts. It is empty if there is none. Decisions are the latest changes of the plan,
 	// oldest first.
-	Problem   string
-	Decisions []Decision
+	Problem   string     `json:"problem,omitempty"`
+	Decisions []Decision `json:"decisions"`
 	// Counts are totals since the job was created. Ended is the time at which runs last ended,
 	// with or without an error. Failures are the latest failures, oldest first.
-	Counts   Counts
-	Ended    time.Time
-	Failures []Failure
+	Counts   Counts    `json:"counts"`
+	Ended    time.Time `json:"last_end,omitzero"`
+	Failures []Failure `json:"failures"`
 	// Failing are the shards whose last ended run failed, as far as Failures name them. A shard that runs again
 	// still counts, until the run has ended, if the Operator has a compiler; of jobs whose fires count from the ends of
 	// runs, such as daemons, it does not.
-	Failing []int
+	Failing []int `json:"failing"`
 	// Members are the members that offer the job, own shards or have claims, sorted by
 	// incarnation.
-	Members []MemberStatus
+	Members []MemberStatus `json:"owners"`
 	// Unreadable lists the keys of member and claims records that could not be decoded. The
 	// rest of Status does not include them.
-	Unreadable []registry.Key
+	Unreadable []registry.Key `json:"unreadable"`
 }
 
 // Runs is one run for each of Shards.
 type Runs struct {
-	Shards  []int
-	Fire    time.Time // the scheduled instant, or the time of the trigger
-	Trigger uint64    // the number of the trigger; zero for a scheduled fire
-	Attempt int       // from 1
+	Shards  []int     `json:"shards"`
+	Fire    time.Time `json:"fire,omitzero"`     // the scheduled instant, or the time of the trigger
+	Trigger uint64    `json:"trigger,omitempty"` // the number of the trigger; zero for a scheduled fire
+	Attempt int       `json:"attempt,omitempty"` // from 1
 	// NotBefore is when a retry may begin at the earliest. It is zero for other attempts.
-	NotBefore time.Time
+	NotBefore time.Time `json:"not_before,omitzero"`
 }
 
 // Failure describes failed runs of one fire or trigger.
 type Failure struct {
 	Runs           // Shards may be incomplete
-	More int       // the number of failed shards that are not in Shards
-	At   time.Time // when they ended
+	More int       `json:"more,omitempty"` // the number of failed shards that are not in Shards
+	At   time.Time `json:"at"`             // when they ended
 	// Error is the error of the first run that failed, cut at 200 bytes.
-	Error string
+	Error string `json:"error"`
 	// Again reports that the runs are made again after this failure, by the job's retry policy.
-	Again bool
+	Again bool `json:"again,omitempty"`
 
 	lastTrigger uint64 // the greatest trigger that the shards had claimed
 }
 
 // Decision is a change of a plan by a leader.
 type Decision struct {
-	At    time.Time
-	By    string // the leader's name
-	Term  uint64 // the leader's term
-	What  string // the change and its reason, cut at 200 bytes. The text is not stable across versions
-	Again int    // how many times the same decision was made before
+	At    time.Time `json:"at"`
+	By    string    `json:"by"`    // the leader's name
+	Term  uint64    `json:"term"`  // the leader's term
+	What  string    `json:"what"`  // the change and its reason, cut at 200 bytes. The text is not stable across versions
+	Again int       `json:"again"` // how many times the same decision was made before
 }
 
 // Counts are numbers of runs.
 type Counts struct {
-	Claimed   uint64
-	Succeeded uint64
-	Failed    uint64 // without those that are retried
-	Skipped   uint64 // fires skipped by the misfire or overlap policy, of disabled shards, or of a job without instances
-	Lost      uint64 // runs that a crash ended and that are not made again
-	Unknown   uint64 // runs that may or may not have ended before a crash: the job does not track ends
-	Retried   uint64 // attempts that failed and were followed, or will be, by another
+	Claimed   uint64 `json:"claimed"`
+	Succeeded uint64 `json:"succeeded"`
+	Failed    uint64 `json:"failed"`  // without those that are retried
+	Skipped   uint64 `json:"skipped"` // fires skipped by the misfire or overlap policy, of disabled shards, or of a job without instances
+	Lost      uint64 `json:"lost"`    // runs that a crash ended and that are not made again
+	Unknown   uint64 `json:"unknown"` // runs that may or may not have ended before a crash: the job does not track ends
+	Retried   uint64 `json:"retried"` // attempts that failed and were followed, or will be, by another
 }
 
 // Waiting describes claimed runs of a job that wait for a worker in an instance.
 type Waiting struct {
-	Shards []int     // in ascending order, perhaps not all
-	More   int       // the number of waiting shards that are not in Shards
-	Since  time.Time // when the first of them began to wait
+	Shards []int     `json:"waiting"`                // in ascending order, perhaps not all
+	More   int       `json:"waiting_more,omitempty"` // the number of waiting shards that are not in Shards
+	Since  time.Time `json:"waiting_since,omitzero"` // when the first of them began to wait
 	// Behind is the bound that they wait for. The text is not stable across versions.
-	Behind string
+	Behind string `json:"waits_behind,omitempty"`
 }
 
 // MemberStatus is the recorded state of a member with regard to one job.
 type MemberStatus struct {
-	Instance string
-	Host     string
-	Session  registry.SessionID
+	Instance string             `json:"instance"`
+	Host     string             `json:"host"`
+	Session  registry.SessionID `json:"session,omitempty"`
 	// Alive reports whether the session existed. Shards of an expired member are reassigned.
-	Alive    bool
-	Draining bool // the instance is shutting down
-	Offers   bool // the member offers the job
+	Alive    bool `json:"alive"`
+	Draining bool `json:"draining"` // the instance is shutting down
+	Offers   bool `json:"offers"`   // the member offers the job
 	// Unsupported reports whether the member has registered the job but cannot offer it,
 	// because its version of the program cannot compile a definition in force.
-	Unsupported bool
+	Unsupported bool `json:"unsupported"`
 	// Revision is the revision of the member's own definition of the job. Differs reports
 	// whether that definition has another revision or content than the stored one, as of the
 	// member's last record. Own names the fields that differ, if the member found the stored one
 	// when it offered the job; of a member that is about to be replaced in a deployment it is empty.
-	Revision int
-	Differs  bool
-	Own      string
+	Revision int    `json:"revision"`
+	Differs  bool   `json:"differs"`
+	Own      string `json:"own,omitempty"`
 	// LocalDiffers reports whether its part of the job that is not stored is not that of most, as
 	// in JobSummary.
-	LocalDiffers bool
-	Shards       []int  // the shards that it owns
-	Blocked      []int  // shards that it may not own until a function of its earlier session returns
-	Running      []Runs // claimed runs that are not recorded as ended
+	LocalDiffers bool   `json:"local_differs"`
+	Shards       []int  `json:"shards"`  // the shards that it owns
+	Blocked      []int  `json:"blocked"` // shards that it may not own until a function of its earlier session returns
+	Running      []Runs `json:"running"` // claimed runs that are not recorded as ended
 	// Waiting lists those of Running that have waited for a worker for longer than 10 s. It is
 	// published at most every 10 s. The zero value means that there are none.
-	Waiting Waiting
+	Waiting
 }
 
 // Status returns the recorded state of a job. It is meant for people and dashboards; the state

@@ -14,23 +14,23 @@ import (
 
 // ShardStatus is the recorded state of one shard.
 type ShardStatus struct {
-	Shard int
-	Owner string // the instance that owns the shard; empty if none does
+	Shard int    `json:"shard"`
+	Owner string `json:"owner,omitempty"` // the instance that owns the shard; empty if none does
 	// LastFire is the latest scheduled fire that was claimed or skipped. Attempt is the number
 	// of the claimed attempt, zero if the fire was skipped.
-	LastFire time.Time
-	Attempt  int
+	LastFire time.Time `json:"claimed_to,omitzero"`
+	Attempt  int       `json:"attempt"`
 	// LastTrigger is the number of the latest trigger that was claimed.
-	LastTrigger uint64
+	LastTrigger uint64 `json:"last_trigger,omitempty"`
 	// Running reports whether a run of the shard is claimed and not recorded as ended. A job
 	// with TrackClaims records ends late.
-	Running bool
+	Running bool `json:"running"`
 }
 
 // LeaderStatus is the leader of a group. It is zero if there is none.
 type LeaderStatus struct {
-	Instance string
-	Term     uint64 // the leader's term, as in Decision
+	Instance string `json:"instance"`
+	Term     uint64 `json:"term"` // the leader's term, as in Decision
 }
 
 // WithCompiler returns a copy of o that uses c to compute Status.NextFire and Status.Overdue. For jobs of package

@@ -15,9 +15,9 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/complete"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
-	"github.com/rota-dev/rota/cmd/rota/internal/look"
 	"github.com/rota-dev/rota/cmd/rota/internal/screen"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
+	"github.com/rota-dev/rota/cmd/rota/internal/show"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
 )
@@ -326,7 +326,7 @@ func (c *commands) awaitTrigger(cmd *cobra.Command, job string, number uint64, t
 	}
 	ended := view.TriggerEnded(number)
 	var last operator.Status
-	err = look.Await(cmd.Context(), op, job, timeout, func(st *operator.Status, now time.Time) (bool, string) {
+	err = show.Await(cmd.Context(), op, job, timeout, func(st *operator.Status, now time.Time) (bool, string) {
 		last = *st
 		return ended(st, now)
 	})

@@ -89,7 +89,7 @@ func (c *commands) applyOverride(ctx context.Context, cmd *cobra.Command, op *op
 		if err != nil {
 			return err
 		}
-		v := view.OverridePreviewOf(job, p)
+		v := view.OverridePreview{Version: view.Version, Job: job, OverridePreview: p}
 		v.Fields = slices.Sorted(maps.Keys(fields))
 		return c.printView(cmd, v)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/complete"
-	"github.com/rota-dev/rota/cmd/rota/internal/look"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
+	"github.com/rota-dev/rota/cmd/rota/internal/show"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
 )
@@ -79,7 +79,7 @@ func (c *commands) printRetiring(ctx context.Context, cmd *cobra.Command, op *op
 func (c *commands) awaitDeletion(cmd *cobra.Command, op *operator.Operator, jobs []string, timeout time.Duration) error {
 	end := time.Now().Add(timeout)
 	for _, job := range jobs {
-		err := look.Await(cmd.Context(), op, job, time.Until(end), func(st *operator.Status, _ time.Time) (bool, string) {
+		err := show.Await(cmd.Context(), op, job, time.Until(end), func(st *operator.Status, _ time.Time) (bool, string) {
 			return st.Intent.RetiredBy.At.IsZero(), view.DescribeRetiring(st)
 		})
 		text := "deleted " + job

@@ -12,9 +12,9 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/complete"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
-	"github.com/rota-dev/rota/cmd/rota/internal/look"
-	"github.com/rota-dev/rota/cmd/rota/internal/past"
+	"github.com/rota-dev/rota/cmd/rota/internal/runhistory"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
+	"github.com/rota-dev/rota/cmd/rota/internal/show"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
 	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/operator"
@@ -54,7 +54,7 @@ progress or pending.`,
 				if err != nil {
 					return notMet(err, operator.ErrNotRunning)
 				}
-				done := view.Done{Verb: "cancel", Jobs: args, Runs: view.RunsOf(runs)}
+				done := view.Done{Verb: "cancel", Jobs: args, Runs: runs}
 				done.Text = fmt.Sprintf("cancelled %s: %s", args[0], view.DescribeRuns(done.Runs))
 				return c.print(cmd, done)
 			})
@@ -70,7 +70,7 @@ func (c *commands) retry() *cobra.Command {
 	var text string
 	var shards settings.Shards
 	var o operator.RetryOptions
-	past := past.NewSource(c.s)
+	source := runhistory.NewSource(c.s)
 	cmd := &cobra.Command{
 		Use:   "retry JOB --fire T",
 		Short: "Run the failed shards of a fire again",
@@ -96,9 +96,9 @@ it. With --again, the shards run nevertheless, as new work with another key.`,
 			o.Shards = shards
 			return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
 				r, err := op.Retry(ctx, args[0], fire, o)
-				if errors.Is(err, operator.ErrNoFailure) && past.IsNamed() {
+				if errors.Is(err, operator.ErrNoFailure) && source.IsNamed() {
 					var found error
-					if o.Shards, o.Total, found = past.FailedShards(ctx, cmd, args[0], fire); found != nil {
+					if o.Shards, o.Total, found = source.FailedShards(ctx, cmd, args[0], fire); found != nil {
 						return found
 					}
 					if o.Shards != nil {
@@ -122,13 +122,13 @@ it. With --again, the shards run nevertheless, as new work with another key.`,
 	cmd.Flags().BoolVar(&o.Again, "again", false, "run the shards also if their work is pending or done, as new work with another key")
 	cmd.Flags().StringVar(&o.Param, "param", "", "parameter of the runs (default the job's)")
 	settings.AllowEmpty(cmd.Flags(), "param")
-	past.AddFileFlag(cmd)
+	source.AddFileFlag(cmd)
 	return settings.Limit(cmd, append([]string{"history", "time"}, flags...)...)
 }
 
 // describeRetry returns the result of a retry.
 func describeRetry(args []string, r operator.RetriedRuns, again bool) view.Done {
-	done := view.Done{Verb: "retry", Jobs: args, Trigger: r.Trigger, Runs: view.RunsOf([]operator.Runs{r.Runs})}
+	done := view.Done{Verb: "retry", Jobs: args, Trigger: r.Trigger, Runs: []operator.Runs{r.Runs}}
 	done.Text = fmt.Sprintf("retries %s of fire %s of %s: trigger #%d", view.ShardsText(r.Shards), r.Fire.UTC().Format(time.RFC3339Nano), args[0], r.Trigger)
 	if again {
 		done.Text += ", as new work"
@@ -263,7 +263,7 @@ With --wait, it returns when the instance owns none: with exit code 4 if the tim
 			return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
 				err := op.Drain(ctx, args[0])
 				if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, registry.ErrUnavailable) {
-					return look.NotMet(cmd.Context(), op, "after %v: %v", timeout, err)
+					return show.NotMet(cmd.Context(), op, "after %v: %v", timeout, err)
 				}
 				if err != nil {
 					return err

@@ -207,7 +207,7 @@ func (s *scene) awaitRest(instances int) {
 
 func find(v view.Instances, name string) view.Instance {
 	for _, i := range v.Instances {
-		if i.Name == name {
+		if i.Instance == name {
 			return i
 		}
 	}
@@ -297,7 +297,7 @@ func (s *scene) mendWrongClock() {
 	await(s, "jobs tenants", "fires were claimed ahead of time", func(v view.Jobs) bool { return v.Jobs[0].LastFire.After(v.At.Add(time.Hour)) })
 	shard := s.firstShard("web-4")
 	s.start("web-3", nil, "--label", "zone=b")
-	await(s, "instances", "a clock is wrong", func(v view.Instances) bool { return find(v, "web-4").ClockSkew != 0 && find(v, "web-4").Shards == 0 })
+	await(s, "instances", "a clock is wrong", func(v view.Instances) bool { return find(v, "web-4").Skew != 0 && find(v, "web-4").Shards == 0 })
 	await(s, "jobs tenants", "its shards wait", func(v view.Jobs) bool { return v.Jobs[0].Problem != "" && v.Jobs[0].Running == 0 })
 	s.awaitRest(2)
 

@@ -14,12 +14,12 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/dev"
 	"github.com/rota-dev/rota/cmd/rota/internal/dump"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/cmd/rota/internal/explain"
 	"github.com/rota-dev/rota/cmd/rota/internal/importing"
-	"github.com/rota-dev/rota/cmd/rota/internal/look"
-	"github.com/rota-dev/rota/cmd/rota/internal/past"
+	"github.com/rota-dev/rota/cmd/rota/internal/runhistory"
 	"github.com/rota-dev/rota/cmd/rota/internal/serve"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
-	"github.com/rota-dev/rota/cmd/rota/internal/why"
+	"github.com/rota-dev/rota/cmd/rota/internal/show"
 	"github.com/rota-dev/rota/internal/registryurl"
 )
 
@@ -83,9 +83,9 @@ The codes of check are those of Nagios.`,
 		&cobra.Group{ID: groupAct, Title: "Act:"},
 		&cobra.Group{ID: groupRun, Title: "Run:"},
 	)
-	addTo(root, groupLook, look.Commands(s)...)
-	addTo(root, groupLook, past.Commands(s)...)
-	addTo(root, groupLook, why.Commands(s)...)
+	addTo(root, groupLook, show.Commands(s)...)
+	addTo(root, groupLook, runhistory.Commands(s)...)
+	addTo(root, groupLook, explain.Commands(s)...)
 	addTo(root, groupLook, dump.Command(s))
 	addTo(root, groupAct, act.Commands(s)...)
 	addTo(root, groupAct, dump.RestoreCommand(s))

@@ -26,22 +26,8 @@ const Width = 100
 // Print prints a view in a form of settings.Outputs.
 func Print(w io.Writer, v View, form string, t view.Times) error {
 	switch form {
-	case "json":
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		e.SetEscapeHTML(false)
-		return e.Encode(v)
-	case "jsonl":
-		e := json.NewEncoder(w)
-		e.SetEscapeHTML(false)
-		for _, item := range v.Items() {
-			if err := e.Encode(item); err != nil {
-				return err
-			}
-		}
-		return nil
-	case "yaml":
-		return printYAML(w, v)
+	case "json", "jsonl", "yaml":
+		return printData(w, v, form)
 	case "name":
 		for _, name := range v.Names() {
 			if _, err := fmt.Fprintln(w, name); err != nil {
@@ -52,6 +38,32 @@ func Print(w io.Writer, v View, form string, t view.Times) error {
 	}
 	_, err := io.WriteString(w, Text(v.Screen(t), form == "wide"))
 	return err
+}
+
+// PrintJSON prints a struct as JSON. Nil lists in it are [].
+func PrintJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(fillLists(v))
+}
+
+// printData prints a view as JSON, JSON lines or YAML.
+func printData(w io.Writer, v View, form string) error {
+	switch form {
+	case "json":
+		return PrintJSON(w, v)
+	case "yaml":
+		return printYAML(w, fillLists(v))
+	}
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	for _, item := range v.Items() {
+		if err := e.Encode(fillLists(item)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // printYAML prints the JSON form as YAML, with the fields in the same order.

@@ -12,15 +12,15 @@ import (
 
 // Done is the result of a verb.
 type Done struct {
-	Version int         `json:"version"`
-	Verb    string      `json:"verb"`
-	Jobs    []string    `json:"jobs"`
-	Trigger uint64      `json:"trigger,omitempty"`
-	Runs    []Runs      `json:"runs,omitempty"`
-	Fires   []time.Time `json:"fires,omitempty"`
-	DryRun  bool        `json:"dry_run,omitempty"`
-	Text    string      `json:"text"`
-	Note    string      `json:"note,omitempty"` // why the effect may be another than expected
+	Version int             `json:"version"`
+	Verb    string          `json:"verb"`
+	Jobs    []string        `json:"jobs"`
+	Trigger uint64          `json:"trigger,omitempty"`
+	Runs    []operator.Runs `json:"runs,omitempty"`
+	Fires   []time.Time     `json:"fires,omitempty"`
+	DryRun  bool            `json:"dry_run,omitempty"`
+	Text    string          `json:"text"`
+	Note    string          `json:"note,omitempty"` // why the effect may be another than expected
 }
 
 // Screen returns the line, the note, and a line for each fire.
@@ -41,25 +41,14 @@ func (v Done) Names() []string { return v.Jobs }
 // Items returns the result.
 func (v Done) Items() []any { return []any{v} }
 
-// Act is operator.Act. Job is empty for an act on all jobs of the group.
+// Act is an act in a list. Job is empty for an act on all jobs of the group.
 type Act struct {
-	Job    string    `json:"job,omitempty"`
-	At     time.Time `json:"at"`
-	By     string    `json:"by,omitempty"`
-	What   string    `json:"what"`
-	Reason string    `json:"reason,omitempty"`
+	Job string `json:"job,omitempty"`
+	operator.Act
 }
 
-// actOf returns an act, nil if there is none.
-func actOf(a operator.Act) *Act {
-	if a.At.IsZero() {
-		return nil
-	}
-	return &Act{At: a.At, By: a.By, What: a.What, Reason: a.Reason}
-}
-
-// describe returns who acted, when, and why.
-func (a *Act) describe(t Times) string {
+// describeAct returns who acted, when, and why.
+func describeAct(a operator.Act, t Times) string {
 	text := t.At(a.At)
 	if a.By != "" {
 		text = "by " + a.By + " " + text
@@ -96,10 +85,10 @@ type Acts struct {
 func ActsOf(job string, ofJob, ofGroup []operator.Act, now time.Time) Acts {
 	v := Acts{Version: Version, At: now, Acts: []Act{}}
 	for _, a := range ofJob {
-		v.Acts = append(v.Acts, Act{job, a.At, a.By, a.What, a.Reason})
+		v.Acts = append(v.Acts, Act{job, a})
 	}
 	for _, a := range ofGroup {
-		v.Acts = append(v.Acts, Act{"", a.At, a.By, a.What, a.Reason})
+		v.Acts = append(v.Acts, Act{Act: a})
 	}
 	slices.Reverse(v.Acts) // the later of two acts at an instant comes first
 	slices.SortStableFunc(v.Acts, func(a, b Act) int { return b.At.Compare(a.At) })
@@ -129,10 +118,10 @@ func (v Acts) Names() []string { return nil }
 func (v Acts) Items() []any { return itemsOf(v.Acts) }
 
 // DescribeRuns names the shards, fires and attempts of runs.
-func DescribeRuns(runs []Runs) string {
+func DescribeRuns(runs []operator.Runs) string {
 	var parts []string
 	for _, r := range runs {
-		parts = append(parts, r.describe(Times{}))
+		parts = append(parts, describeRuns(r, Times{}))
 	}
 	return strings.Join(parts, "; ")
 }
@@ -187,20 +176,12 @@ func sortedKeys(m map[string]any) (keys []string) {
 	return keys
 }
 
-// OverridePreview is operator.OverridePreview.
+// OverridePreview is what an override of Fields would change.
 type OverridePreview struct {
-	Version      int         `json:"version"`
-	Job          string      `json:"job"`
-	Fields       []string    `json:"fields"`
-	ShardsBefore int         `json:"shards_before"`
-	Shards       int         `json:"shards"`
-	FiresBefore  []time.Time `json:"fires_before"`
-	Fires        []time.Time `json:"fires"`
-}
-
-// OverridePreviewOf returns what an override would change.
-func OverridePreviewOf(job string, p operator.OverridePreview) OverridePreview {
-	return OverridePreview{Version, job, []string{}, p.ShardsBefore, p.Shards, orEmpty(p.FiresBefore), orEmpty(p.Fires)}
+	Version int      `json:"version"`
+	Job     string   `json:"job"`
+	Fields  []string `json:"fields"`
+	operator.OverridePreview
 }
 
 // Screen returns shards and next fires before and after.

@@ -68,7 +68,7 @@ func TestCommandOf(t *testing.T) {
 
 func TestJob_NextHasCome(t *testing.T) {
 	now := time.Now()
-	j := Job{Next: now.Add(-time.Second), State: OK}
+	j := Job{JobSummary: operator.JobSummary{NextFire: now.Add(-time.Second)}, State: OK}
 	assert.Equal(t, "now", j.next(Times{Now: now, Mode: "relative"}))
 }
 

@@ -59,7 +59,7 @@ var results = []string{"ok", "warning", "critical", "unknown"}
 // shard whose owner has expired is not: that is usual during a restart. If no job was checked and there should be one,
 // the result is unknown: a monitor that names a wrong namespace sees the same.
 func CheckOf(st operator.GroupStatus, l CheckLimits) Check {
-	v := Check{Version: Version, At: st.At, Group: groupOf(&st), Reasons: []string{}, Jobs: []Job{}}
+	v := Check{Version: Version, At: st.At, Group: groupOf(&st)}
 	reasons := map[int][]string{} // by code, since a monitor shows the first ones only
 	raise := func(code int, format string, args ...any) {
 		v.Code = max(v.Code, code)
@@ -98,7 +98,7 @@ func CheckOf(st operator.GroupStatus, l CheckLimits) Check {
 	}
 	for i := range st.Jobs {
 		j := jobOf(&st.Jobs[i], st.At, l.MaxLate)
-		if !chosen[j.Name] {
+		if !chosen[j.Job] {
 			continue
 		}
 		late := 0.0
@@ -106,13 +106,13 @@ func CheckOf(st operator.GroupStatus, l CheckLimits) Check {
 			late = st.At.Sub(j.Overdue).Seconds()
 		}
 		v.MaxLate = max(v.MaxLate, late)
-		v.Lates = append(v.Lates, JobLate{j.Name, late})
+		v.Lates = append(v.Lates, JobLate{j.Job, late})
 		switch j.State {
 		case OK, Paused, Retiring, Stopped, New, Expired: // a shard of an expired owner is late, in time
 		case Late:
-			raise(CheckCritical, "%s has been due for %s: %s", j.Name, Span(st.At.Sub(j.Overdue)), j.reason(v.Leader))
+			raise(CheckCritical, "%s has been due for %s: %s", j.Job, Span(st.At.Sub(j.Overdue)), j.reason(v.Leader))
 		default:
-			raise(CheckWarning, "%s: %s", j.Name, j.reason(v.Leader))
+			raise(CheckWarning, "%s: %s", j.Job, j.reason(v.Leader))
 		}
 		for state, n := range map[string]*int{Late: &v.Late, Failing: &v.Failing, Unowned: &v.Unowned, Paused: &v.Paused} {
 			if has(j.States, state) {
@@ -185,7 +185,7 @@ func (j *Job) reason(leader string) string {
 // CheckFailed returns the result of a check that could not read the group.
 func CheckFailed(err error, now time.Time) Check {
 	text, _, _ := strings.Cut(err.Error(), "\n")
-	return Check{failed: true, Version: Version, At: now, Code: CheckUnknown, Result: results[CheckUnknown], Reasons: []string{text}, Jobs: []Job{}}
+	return Check{failed: true, Version: Version, At: now, Code: CheckUnknown, Result: results[CheckUnknown], Reasons: []string{text}}
 }
 
 // Nagios returns the line of a Nagios plugin, with performance data after the bar.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/operator"
+	"github.com/rota-dev/rota/registry"
 )
 
 // Instances is the list of instances.
@@ -15,59 +16,26 @@ type Instances struct {
 	Version int       `json:"version"`
 	At      time.Time `json:"at"`
 	Group
-	Instances     []Instance `json:"instances"`
-	DisabledNames []string   `json:"disabled_instances"` // for all jobs
-	DisabledHosts []string   `json:"disabled_hosts"`
-	Unreadable    []string   `json:"unreadable"`
-	Note          string     `json:"note,omitempty"`
+	Instances     []Instance     `json:"instances"`
+	DisabledNames []string       `json:"disabled_instances"` // for all jobs
+	DisabledHosts []string       `json:"disabled_hosts"`
+	Unreadable    []registry.Key `json:"unreadable"`
+	Note          string         `json:"note,omitempty"`
 }
 
 // Instance is an instance in a list.
 type Instance struct {
-	Name         string            `json:"name"`
-	Incarnation  string            `json:"incarnation"`
-	Host         string            `json:"host"`
-	PID          int               `json:"pid,omitempty"`
-	State        string            `json:"state"` // ok, or what holds of it, separated by commas
-	Leader       bool              `json:"leader"`
-	Alive        bool              `json:"alive"`
-	Draining     bool              `json:"draining"`
-	Disabled     bool              `json:"disabled"`
-	ClockSkew    time.Duration     `json:"clock_skew_ns"`
-	ClockDiffers time.Duration     `json:"clock_differs_ns,omitempty"` // see operator.InstanceStatus
-	Started      time.Time         `json:"started,omitzero"`
-	Labels       map[string]string `json:"labels"`
-	Weight       int               `json:"weight"`
-	RestartGrace time.Duration     `json:"restart_grace_ns"`
-	Jobs         int               `json:"jobs"`
-	Unsupported  []string          `json:"unsupported"`
-	Differs      []string          `json:"differs"`
-	Shards       int               `json:"shards"`
-	Running      int               `json:"running"`
-	Waiting      int               `json:"waiting"`
-	Blocked      int               `json:"blocked"`
+	operator.InstanceStatus
+	State string `json:"state"` // ok, or what holds of it, separated by commas
 }
 
 // InstancesOf returns the list of the instances of a group.
 func InstancesOf(st operator.GroupStatus) Instances {
 	v := Instances{
-		Version: Version, At: st.At, Group: groupOf(&st), Instances: []Instance{},
-		DisabledNames: orEmpty(st.Disabled.Instances), DisabledHosts: orEmpty(st.Disabled.Hosts), Unreadable: []string{},
+		Version: Version, At: st.At, Group: groupOf(&st), DisabledNames: st.Disabled.Instances, DisabledHosts: st.Disabled.Hosts, Unreadable: st.Unreadable,
 	}
-	for _, i := range st.Instances {
-		labels := i.Labels
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		v.Instances = append(v.Instances, Instance{
-			Name: i.Instance, Incarnation: i.Incarnation, Host: i.Host, PID: i.PID, State: stateOf(&i), Leader: i.Leader, Alive: i.Alive,
-			Draining: i.Draining, Disabled: i.Disabled, ClockSkew: i.Skew, ClockDiffers: i.ClockDiffers, Started: i.Started, Labels: labels, Weight: i.Weight,
-			RestartGrace: i.RestartGrace, Jobs: i.Jobs, Unsupported: orEmpty(i.Unsupported), Differs: orEmpty(i.Differs),
-			Shards: i.Shards, Running: i.Running, Waiting: i.Waiting, Blocked: i.Blocked,
-		})
-	}
-	for _, key := range st.Unreadable {
-		v.Unreadable = append(v.Unreadable, string(key))
+	for i := range st.Instances {
+		v.Instances = append(v.Instances, Instance{st.Instances[i], stateOf(&st.Instances[i])})
 	}
 	return v
 }
@@ -117,8 +85,8 @@ func (v Instances) Screen(t Times) Screen {
 	for _, i := range v.Instances {
 		clock, up := "ok", "-"
 		switch {
-		case i.ClockSkew != 0:
-			clock = clockText(i.ClockSkew)
+		case i.Skew != 0:
+			clock = clockText(i.Skew)
 		case i.ClockDiffers != 0:
 			clock = clockText(i.ClockDiffers) + "?"
 		}
@@ -126,8 +94,8 @@ func (v Instances) Screen(t Times) Screen {
 			up = Span(t.Now.Sub(i.Started))
 		}
 		table.Rows = append(table.Rows, []string{
-			i.Name, orDash(i.Host), i.State, fmt.Sprint(i.Shards), fmt.Sprint(i.Running), fmt.Sprint(i.Waiting), fmt.Sprint(i.Jobs), clock, up,
-			fmt.Sprint(i.PID), strings.TrimPrefix(i.Incarnation, i.Name+"."), fmt.Sprint(i.Weight), orDash(describeLabels(i.Labels)),
+			i.Instance, orDash(i.Host), i.State, fmt.Sprint(i.Shards), fmt.Sprint(i.Running), fmt.Sprint(i.Waiting), fmt.Sprint(i.Jobs), clock, up,
+			fmt.Sprint(i.PID), strings.TrimPrefix(i.Incarnation, i.Instance+"."), fmt.Sprint(i.Weight), orDash(describeLabels(i.Labels)),
 		})
 	}
 	s := Screen{{Table: table}}
@@ -171,7 +139,7 @@ func describeLabels(labels map[string]string) string {
 // Names returns the names of the instances.
 func (v Instances) Names() (names []string) {
 	for _, i := range v.Instances {
-		names = append(names, i.Name)
+		names = append(names, i.Instance)
 	}
 	return names
 }

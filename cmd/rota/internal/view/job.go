@@ -10,114 +10,61 @@ import (
 	"github.com/rota-dev/rota/operator"
 )
 
-// JobDetail is one job.
+// JobDetail is one job. Its fields replace those of operator.Status with the same name.
 type JobDetail struct {
-	Version         int         `json:"version"`
-	At              time.Time   `json:"at"`
-	Name            string      `json:"name"`
-	Revision        int         `json:"revision"`
-	InForce         int         `json:"in_force"`
-	Schedule        string      `json:"schedule"`
-	Policy          Policy      `json:"policy"`
-	Next            []time.Time `json:"next"`
-	Overdue         time.Time   `json:"overdue,omitzero"`
-	LastEnd         time.Time   `json:"last_end,omitzero"`
-	Paused          bool        `json:"paused"`
-	ScheduleStopped bool        `json:"schedule_stopped"`
-	GroupPaused     bool        `json:"group_paused,omitempty"`
-	PausedBy        *Act        `json:"paused_by,omitempty"` // of the job itself, or who stopped its schedule
-	Until           time.Time   `json:"paused_until,omitzero"`
-	GroupPausedBy   *Act        `json:"group_paused_by,omitempty"`
-	GroupUntil      time.Time   `json:"group_paused_until,omitzero"`
-	Override        []string    `json:"override,omitempty"` // KEY=VALUE, without parameters
-	OverriddenBy    *Act        `json:"overridden_by,omitempty"`
-	RetiredBy       *Act        `json:"retired_by,omitempty"`
-	Deletion        string      `json:"deletion,omitempty"` // of a retired job: what it waits for
-	Unoffered       time.Time   `json:"unoffered_since,omitzero"`
-	Problem         string      `json:"problem,omitempty"`
-	Leader          string      `json:"leader,omitempty"`
-	Term            uint64      `json:"term,omitempty"`
-	Shards          int         `json:"shards"`
-	Unowned         []int       `json:"unowned"`
-	Frozen          []int       `json:"frozen"`
-	Disabled        []int       `json:"disabled"`
-	DisabledNames   []string    `json:"disabled_instances"`
-	DisabledHosts   []string    `json:"disabled_hosts"`
-	Owners          []Owner     `json:"owners"`
-	Reruns          []Runs      `json:"reruns"`
-	Triggers        []uint64    `json:"triggers"`
-	Counts          Counts      `json:"counts"`
-	Failures        []Failure   `json:"failures"`
-	Failing         []int       `json:"failing"` // shards whose last ended run failed
-	Decisions       []Decision  `json:"decisions"`
-	Unreadable      []string    `json:"unreadable"`
+	Version int       `json:"version"`
+	At      time.Time `json:"at"`
+	operator.Status
+	Policy          Policy       `json:"policy"`
+	Next            []time.Time  `json:"next"`
+	Paused          bool         `json:"paused"` // or about to be
+	ScheduleStopped bool         `json:"schedule_stopped"`
+	PausedBy        operator.Act `json:"paused_by,omitzero"` // of the job itself, or who stopped its schedule
+	Until           time.Time    `json:"paused_until,omitzero"`
+	GroupPausedBy   operator.Act `json:"group_paused_by,omitzero"`
+	GroupUntil      time.Time    `json:"group_paused_until,omitzero"`
+	Override        []string     `json:"override,omitempty"` // KEY=VALUE, without parameters
+	OverriddenBy    operator.Act `json:"overridden_by,omitzero"`
+	RetiredBy       operator.Act `json:"retired_by,omitzero"`
+	Deletion        string       `json:"deletion,omitempty"` // of a retired job: what it waits for
+	Leader          string       `json:"leader,omitempty"`
+	Term            uint64       `json:"term,omitempty"`
+	DisabledNames   []string     `json:"disabled_instances"`
+	DisabledHosts   []string     `json:"disabled_hosts"`
+
+	// The fields above have the content of the intent, Shards has that of the shards.
+	NoIntent   struct{} `json:"intent,omitzero"`
+	NoPerShard struct{} `json:"per_shard,omitzero"`
 }
 
-// Owner is an instance with regard to one job.
-type Owner struct {
-	Instance     string `json:"instance"`
-	Host         string `json:"host"`
-	Alive        bool   `json:"alive"`
-	Draining     bool   `json:"draining"`
-	Offers       bool   `json:"offers"`
-	Unsupported  bool   `json:"unsupported"`
-	Differs      bool   `json:"differs"`
-	LocalDiffers bool   `json:"local_differs"` // its command or request is not that of most
-	Revision     int    `json:"revision"`
-	Own          string `json:"own,omitempty"` // fields in which its definition differs
-	Shards       []int  `json:"shards"`
-	Running      []Runs `json:"running"`
-	Blocked      []int  `json:"blocked"`
-	Waiting      []int  `json:"waiting"`
-	Behind       string `json:"waits_behind,omitempty"`
-}
-
-// Decision is operator.Decision.
+// Decision is a decision about a job.
 type Decision struct {
-	Job   string    `json:"job,omitempty"`
-	At    time.Time `json:"at"`
-	By    string    `json:"by"`
-	Term  uint64    `json:"term"`
-	What  string    `json:"what"`
-	Again int       `json:"again"`
+	Job string `json:"job,omitempty"`
+	operator.Decision
 }
 
 // JobDetailOf returns one job. Next are its next fires; see schedule.Schedule.Next. Group is the intent for all jobs.
 func JobDetailOf(st operator.Status, group operator.Intent, next []time.Time, now time.Time) JobDetail {
+	in := &st.Intent
 	v := JobDetail{
-		Version: Version, At: now, Name: st.Job, Revision: st.Revision, InForce: st.InForce, Schedule: st.Schedule, Policy: policyOf(st.Definition), Next: orEmpty(next),
-		Overdue: st.Overdue, LastEnd: st.Ended, Paused: st.Paused || st.Intent.Paused, ScheduleStopped: st.ScheduleStopped || st.Intent.ScheduleStopped,
-		Problem: st.Problem, Leader: st.Leader.Instance, Term: st.Leader.Term, Shards: st.Shards,
-		Unowned: orEmpty(st.Unowned), Frozen: orEmpty(st.Frozen), Disabled: orEmpty(st.Disabled),
-		DisabledNames: orEmpty(st.Intent.Disabled.Instances), DisabledHosts: orEmpty(st.Intent.Disabled.Hosts),
-		Owners: []Owner{}, Reruns: runsOf(st.Reruns), Triggers: orEmpty(st.Triggers), Counts: Counts(st.Counts),
-		Failures: []Failure{}, Failing: orEmpty(st.Failing), Decisions: decisionsOf(st), Unreadable: []string{},
+		Version: Version, At: now, Status: st, Policy: policyOf(st.Definition), Next: next,
+		Paused: st.Paused || in.Paused, ScheduleStopped: st.ScheduleStopped || in.ScheduleStopped, PausedBy: in.HeldBy, Until: in.Until,
+		OverriddenBy: in.OverriddenBy, RetiredBy: in.RetiredBy, Leader: st.Leader.Instance, Term: st.Leader.Term,
+		DisabledNames: in.Disabled.Instances, DisabledHosts: in.Disabled.Hosts,
 	}
-	v.GroupPaused, v.PausedBy, v.Until = st.GroupPaused, actOf(st.Intent.HeldBy), st.Intent.Until
 	if st.GroupPaused {
-		v.GroupPausedBy, v.GroupUntil = actOf(group.HeldBy), group.Until
+		v.GroupPausedBy, v.GroupUntil = group.HeldBy, group.Until
 	}
-	if v.OverriddenBy = actOf(st.Intent.OverriddenBy); v.OverriddenBy != nil {
-		v.Override = describeOverride(st.Intent.Override)
+	if !in.OverriddenBy.At.IsZero() {
+		v.Override = describeOverride(in.Override)
 	}
-	v.Unoffered = st.UnofferedSince
-	if v.RetiredBy = actOf(st.Intent.RetiredBy); v.RetiredBy != nil {
+	if v.isRetiring() {
 		v.Deletion = DescribeRetiring(&st)
-	}
-	for _, m := range st.Members {
-		v.Owners = append(v.Owners, Owner{
-			m.Instance, m.Host, m.Alive, m.Draining, m.Offers, m.Unsupported, m.Differs, m.LocalDiffers, m.Revision, m.Own, orEmpty(m.Shards), runsOf(m.Running),
-			orEmpty(m.Blocked), orEmpty(m.Waiting.Shards), m.Waiting.Behind,
-		})
-	}
-	for _, f := range st.Failures {
-		v.Failures = append(v.Failures, *failureOf(f))
-	}
-	for _, key := range st.Unreadable {
-		v.Unreadable = append(v.Unreadable, string(key))
 	}
 	return v
 }
+
+func (v *JobDetail) isRetiring() bool { return !v.RetiredBy.At.IsZero() }
 
 // Screen returns the fields of the job.
 func (v JobDetail) Screen(t Times) Screen {
@@ -147,19 +94,19 @@ func (v JobDetail) Screen(t Times) Screen {
 	for _, text := range v.describeHold(t) {
 		add("state", "%s", text)
 	}
-	if v.OverriddenBy != nil {
+	if !v.OverriddenBy.At.IsZero() {
 		add("override", "%s", strings.Join(v.Override, ", "))
-		add("override", "%s", v.OverriddenBy.describe(t))
+		add("override", "%s", describeAct(v.OverriddenBy, t))
 	}
 	if v.Problem != "" {
 		add("problem", "%s", v.Problem)
 	}
-	if !v.Unoffered.IsZero() && v.RetiredBy == nil {
-		add("remedy", "start a process that registers the job; if it was removed or renamed on purpose: rota retire %s", v.Name)
+	if !v.UnofferedSince.IsZero() && !v.isRetiring() {
+		add("remedy", "start a process that registers the job; if it was removed or renamed on purpose: rota retire %s", v.Job)
 	}
 	add("shards", "%s", v.describeShards())
-	for _, o := range v.Owners {
-		if text := o.describe(); text != "" {
+	for i := range v.Members {
+		if text := describeOwner(&v.Members[i]); text != "" {
 			add("", "%s", text)
 		}
 	}
@@ -178,7 +125,7 @@ func (v JobDetail) Screen(t Times) Screen {
 		add("disabled", "hosts %s", strings.Join(v.DisabledHosts, ", "))
 	}
 	for _, r := range v.Reruns {
-		text := r.describe(t)
+		text := describeRuns(r, t)
 		if !r.NotBefore.IsZero() {
 			text += ", retry " + t.At(r.NotBefore)
 		}
@@ -188,18 +135,18 @@ func (v JobDetail) Screen(t Times) Screen {
 		add("pending", "trigger #%d", n)
 	}
 	c := v.Counts
-	add("runs", "%d ok, %d failed, %d skipped, %s, %d retried; last end %s", c.Succeeded, c.Failed, c.Skipped, c.describeLost(), c.Retried, t.At(v.LastEnd))
+	add("runs", "%d ok, %d failed, %d skipped, %s, %d retried; last end %s", c.Succeeded, c.Failed, c.Skipped, describeLost(c), c.Retried, t.At(v.Ended))
 	for _, f := range slices.Backward(v.Failures) {
 		more := ""
 		if f.More > 0 {
 			more = fmt.Sprintf(", and %s", count.Of(f.More, "further shard"))
 		}
-		add("failed", "%s: %s%s: %s", t.At(f.At), f.describe(t), more, f.Error)
+		add("failed", "%s: %s%s: %s", t.At(f.At), describeRuns(f.Runs, t), more, f.Error)
 	}
 	for _, d := range slices.Backward(v.Decisions) {
-		add("decided", "%s", d.describe(t))
+		add("decided", "%s", describeDecision(d, t))
 	}
-	title := v.Name
+	title := v.Job
 	if v.Policy.Description != "" {
 		title += ": " + v.Policy.Description
 	}
@@ -208,16 +155,16 @@ func (v JobDetail) Screen(t Times) Screen {
 
 // describeHold returns what stops the job: the pause of the group, and its own or that of its schedule.
 func (v *JobDetail) describeHold(t Times) (out []string) {
-	add := func(text string, until time.Time, by *Act) {
+	add := func(text string, until time.Time, by operator.Act) {
 		text += untilText(until, t)
-		if by != nil {
-			text += " " + by.describe(t)
+		if !by.At.IsZero() {
+			text += " " + describeAct(by, t)
 		}
 		out = append(out, text)
 	}
-	if v.RetiredBy != nil {
+	if v.isRetiring() {
 		add("retiring", time.Time{}, v.RetiredBy)
-		add(v.Deletion, time.Time{}, nil)
+		add(v.Deletion, time.Time{}, operator.Act{})
 	}
 	if v.GroupPaused {
 		add("paused with the group", v.GroupUntil, v.GroupPausedBy)
@@ -225,7 +172,7 @@ func (v *JobDetail) describeHold(t Times) (out []string) {
 	switch {
 	case v.ScheduleStopped:
 		add("runs by trigger only", v.Until, v.PausedBy)
-	case v.PausedBy != nil || v.Paused && !v.GroupPaused && v.RetiredBy == nil:
+	case !v.PausedBy.At.IsZero() || v.Paused && !v.GroupPaused && !v.isRetiring():
 		add("paused", v.Until, v.PausedBy)
 	}
 	return out
@@ -251,8 +198,8 @@ func (v *JobDetail) describeShards() string {
 	return fmt.Sprint(v.Shards)
 }
 
-// describe returns the shards and the state of an instance.
-func (o *Owner) describe() string {
+// describeOwner returns the shards and the state of an instance.
+func describeOwner(o *operator.MemberStatus) string {
 	text := o.Instance
 	if o.Host != "" && o.Host != o.Instance {
 		text += " on " + o.Host
@@ -272,7 +219,7 @@ func (o *Owner) describe() string {
 		text  string
 	}{
 		{running > 0, fmt.Sprintf("%d running", running)},
-		{len(o.Waiting) > 0, fmt.Sprintf("%s wait for a worker behind %s", Ranges(o.Waiting), o.Behind)},
+		{len(o.Waiting.Shards) > 0, fmt.Sprintf("%s wait for a worker behind %s", Ranges(o.Waiting.Shards), o.Waiting.Behind)},
 		{!o.Alive, "session expired"},
 		{o.Draining, "draining"},
 		{len(o.Blocked) > 0, "blocked from " + Ranges(o.Blocked)},
@@ -291,20 +238,12 @@ func (o *Owner) describe() string {
 }
 
 // Names returns the name of the job.
-func (v JobDetail) Names() []string { return []string{v.Name} }
+func (v JobDetail) Names() []string { return []string{v.Job} }
 
 // Items returns the job.
 func (v JobDetail) Items() []any { return []any{v} }
 
-func decisionsOf(st operator.Status) []Decision {
-	out := []Decision{}
-	for _, d := range st.Decisions {
-		out = append(out, Decision{At: d.At, By: d.By, Term: d.Term, What: d.What, Again: d.Again})
-	}
-	return out
-}
-
-func (d *Decision) describe(t Times) string {
+func describeDecision(d operator.Decision, t Times) string {
 	text := fmt.Sprintf("%s by %s in term %d: %s", t.At(d.At), d.By, d.Term, d.What)
 	if d.Again > 0 {
 		text += fmt.Sprintf(" (and %s before)", count.Of(d.Again, "time"))
@@ -321,11 +260,10 @@ type Decisions struct {
 
 // DecisionsOf returns the decisions about jobs, the latest first.
 func DecisionsOf(jobs []operator.Status, now time.Time) Decisions {
-	v := Decisions{Version: Version, At: now, Decisions: []Decision{}}
+	v := Decisions{Version: Version, At: now}
 	for _, st := range jobs {
-		for _, d := range decisionsOf(st) {
-			d.Job = st.Job
-			v.Decisions = append(v.Decisions, d)
+		for _, d := range st.Decisions {
+			v.Decisions = append(v.Decisions, Decision{st.Job, d})
 		}
 	}
 	slices.SortStableFunc(v.Decisions, func(a, b Decision) int { return b.At.Compare(a.At) })

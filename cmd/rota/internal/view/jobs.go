@@ -9,6 +9,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/operator"
+	"github.com/rota-dev/rota/registry"
 )
 
 // Jobs is the list of jobs.
@@ -16,47 +17,18 @@ type Jobs struct {
 	Version int       `json:"version"`
 	At      time.Time `json:"at"`
 	Group
-	Jobs       []Job    `json:"jobs"`
-	Alerts     []Alert  `json:"alerts"` // of the group and its instances
-	Unreadable []string `json:"unreadable"`
-	Note       string   `json:"note,omitempty"`
+	Jobs       []Job          `json:"jobs"`
+	Alerts     []Alert        `json:"alerts"` // of the group and its instances
+	Unreadable []registry.Key `json:"unreadable"`
+	Note       string         `json:"note,omitempty"`
 }
 
 // Job is a job in a list.
 type Job struct {
-	Name      string    `json:"name"`
-	State     string    `json:"state"`  // the gravest of States
-	States    []string  `json:"states"` // the gravest first
-	Text      string    `json:"text"`   // State in words
-	Schedule  string    `json:"schedule"`
-	Revision  int       `json:"revision"`
-	Next      time.Time `json:"next,omitzero"`
-	Overdue   time.Time `json:"overdue,omitzero"`
-	LastFire  time.Time `json:"last_fire,omitzero"`
-	ClaimedTo time.Time `json:"claimed_to,omitzero"`
-	LastEnd   time.Time `json:"last_end,omitzero"`
-	Shards    int       `json:"shards"`
-	Running   int       `json:"running"`
-	Unowned   int       `json:"unowned"`
-	Expired   int       `json:"expired"`
-	Owners    []string  `json:"expired_owners"`
-	Frozen    int       `json:"frozen"`
-	Disabled  int       `json:"disabled"`
-	Reruns    int       `json:"reruns"`
-	Triggers  int       `json:"triggers"`
-	Failing   []int     `json:"failing"`
-	Counts    Counts    `json:"counts"`
-	// LocalDiffers names the instances whose command or request is not that of most.
-	LocalDiffers []string `json:"local_differs"`
-	// Differs names the instances whose definition has another revision or content than the stored one.
-	Differs     []string  `json:"differs"`
-	Problem     string    `json:"problem,omitempty"`
-	LastFailure *Failure  `json:"last_failure,omitempty"`
-	GroupPaused bool      `json:"group_paused,omitempty"`
-	RetiredBy   *Act      `json:"retired_by,omitempty"`
-	Unoffered   time.Time `json:"unoffered_since,omitzero"`
-	PausedBy    *Act      `json:"paused_by,omitempty"` // of the job itself, or who stopped its schedule
-	Until       time.Time `json:"paused_until,omitzero"`
+	operator.JobSummary
+	State  string   `json:"state"`  // the gravest of States
+	States []string `json:"states"` // the gravest first
+	Text   string   `json:"text"`   // State in words
 }
 
 // JobsFilter selects jobs. Its zero value selects all.
@@ -78,10 +50,10 @@ func (f JobsFilter) Check() error {
 
 // JobsOf returns the list of jobs of a group that f selects.
 func JobsOf(st operator.GroupStatus, f JobsFilter) Jobs {
-	v := Jobs{Version: Version, At: st.At, Group: groupOf(&st), Jobs: []Job{}, Alerts: alertsOf(&st, len(st.Jobs)), Unreadable: []string{}}
+	v := Jobs{Version: Version, At: st.At, Group: groupOf(&st), Alerts: alertsOf(&st, len(st.Jobs)), Unreadable: st.Unreadable}
 	for i := range st.Jobs {
 		j := jobOf(&st.Jobs[i], st.At, LateAfter)
-		if matched, _ := path.Match(f.Glob, j.Name); f.Glob != "" && !matched || f.State != "" && !has(j.States, f.State) {
+		if matched, _ := path.Match(f.Glob, j.Job); f.Glob != "" && !matched || f.State != "" && !has(j.States, f.State) {
 			continue
 		}
 		v.Jobs = append(v.Jobs, j)
@@ -89,22 +61,12 @@ func JobsOf(st operator.GroupStatus, f JobsFilter) Jobs {
 	if text := describeUnoffered(st.Jobs); text != "" {
 		v.Alerts = append(v.Alerts, Alert{Text: strings.ToUpper(text[:1]) + text[1:] + "."})
 	}
-	for _, key := range st.Unreadable {
-		v.Unreadable = append(v.Unreadable, string(key))
-	}
 	return v
 }
 
 func jobOf(j *operator.JobSummary, now time.Time, lateAfter time.Duration) Job {
 	states := statesOf(j, now, lateAfter)
-	return Job{
-		Name: j.Job, State: states[0], States: states, Text: describeState(j, states), Schedule: j.Schedule, Revision: j.Revision,
-		Next: j.NextFire, Overdue: j.Overdue, LastFire: j.LastFire, ClaimedTo: j.ClaimedTo, LastEnd: j.Ended,
-		Shards: j.Shards, Running: j.Running, Unowned: j.Unowned, Expired: j.Expired, Owners: orEmpty(j.ExpiredOwners), Frozen: j.Frozen, Disabled: j.Disabled,
-		Reruns: j.Reruns, Triggers: j.Triggers, Failing: orEmpty(j.Failing), Counts: Counts(j.Counts), LocalDiffers: orEmpty(j.LocalDiffers), Differs: orEmpty(j.Differs), Problem: j.Problem,
-		LastFailure: failureOf(j.LastFailure), GroupPaused: j.GroupPaused, PausedBy: actOf(j.HeldBy), Until: j.Until,
-		RetiredBy: actOf(j.RetiredBy), Unoffered: j.UnofferedSince,
-	}
+	return Job{*j, states[0], states, describeState(j, states)}
 }
 
 // describeState returns the state of a job in words, with the most useful reason.
@@ -179,9 +141,9 @@ func (v Jobs) table(t Times) Table {
 	for i := range v.Jobs {
 		j := &v.Jobs[i]
 		table.Rows = append(table.Rows, []string{
-			j.Name, ShortSchedule(j.Schedule), j.next(t), t.At(j.LastFire), j.describeShards(),
+			j.Job, ShortSchedule(j.Schedule), j.next(t), t.At(j.LastFire), j.describeShards(),
 			fmt.Sprintf("%d/%d/%d", j.Counts.Succeeded, j.Counts.Failed, j.Counts.Skipped),
-			fmt.Sprint(j.Revision), t.At(j.LastEnd), fmt.Sprint(j.Triggers), fmt.Sprint(j.Counts.Lost), fmt.Sprint(j.Counts.Unknown), j.describeHold(t), j.describe(),
+			fmt.Sprint(j.Revision), t.At(j.Ended), fmt.Sprint(j.Triggers), fmt.Sprint(j.Counts.Lost), fmt.Sprint(j.Counts.Unknown), j.describeHold(t), j.describe(),
 		})
 	}
 	return table
@@ -191,7 +153,7 @@ func (v Jobs) table(t Times) Table {
 func (j *Job) describe() string {
 	of := ""
 	switch {
-	case j.RetiredBy != nil && j.RetiredBy.By != "":
+	case j.RetiredBy.By != "":
 		of = " by " + j.RetiredBy.By
 	case !has(j.States, Paused):
 	case j.State == Problem: // whose text may be cut
@@ -200,8 +162,8 @@ func (j *Job) describe() string {
 		return j.Text + ", paused"
 	case j.GroupPaused:
 		of = " with the group"
-	case j.PausedBy != nil && j.PausedBy.By != "":
-		of = " by " + j.PausedBy.By
+	case j.HeldBy.By != "":
+		of = " by " + j.HeldBy.By
 	}
 	if rest, ok := strings.CutPrefix(j.Text, j.State); ok {
 		return j.State + of + rest
@@ -211,10 +173,10 @@ func (j *Job) describe() string {
 
 // describeHold returns who paused the job itself or stopped its schedule, when, why and until when.
 func (j *Job) describeHold(t Times) string {
-	if j.PausedBy == nil {
+	if j.HeldBy.At.IsZero() {
 		return "-"
 	}
-	return strings.TrimSpace(untilText(j.Until, t) + " " + j.PausedBy.describe(t))
+	return strings.TrimSpace(untilText(j.Until, t) + " " + describeAct(j.HeldBy, t))
 }
 
 // untilText returns when a pause ends by itself, "" if it does not.
@@ -233,10 +195,10 @@ func (j *Job) next(t Times) string {
 	if has(j.States, Late) {
 		return "late " + Span(t.Now.Sub(j.Overdue))
 	}
-	if !j.Next.IsZero() && !j.Next.After(t.Now) { // it has come due since the group was read
+	if !j.NextFire.IsZero() && !j.NextFire.After(t.Now) { // it has come due since the group was read
 		return "now"
 	}
-	return t.At(j.Next)
+	return t.At(j.NextFire)
 }
 
 // describeShards returns "3", "64, 2 run" or "5 of 8": how many have an owner, and how many run.
@@ -254,7 +216,7 @@ func (j *Job) describeShards() string {
 // Names returns the names of the jobs.
 func (v Jobs) Names() (names []string) {
 	for i := range v.Jobs {
-		names = append(names, v.Jobs[i].Name)
+		names = append(names, v.Jobs[i].Job)
 	}
 	return names
 }
@@ -270,9 +232,13 @@ func itemsOf[T any](list []T) (items []any) {
 }
 
 // unreadableSection lists records that could not be decoded.
-func unreadableSection(keys []string) Section {
+func unreadableSection(keys []registry.Key) Section {
 	if len(keys) == 0 {
 		return Section{}
 	}
-	return Section{Title: "UNREADABLE RECORDS", Lines: keys}
+	s := Section{Title: "UNREADABLE RECORDS"}
+	for _, key := range keys {
+		s.Lines = append(s.Lines, string(key))
+	}
+	return s
 }

@@ -15,13 +15,13 @@ type Overview struct {
 	Version int       `json:"version"`
 	At      time.Time `json:"at"`
 	Group
-	States    map[string]int `json:"states"` // the number of jobs in each state, by the gravest
-	Running   int            `json:"running"`
-	Counts    Counts         `json:"counts"`
-	Total     int            `json:"total"` // of jobs
-	Jobs      []Job          `json:"jobs"`  // the gravest of them
-	Instances []Instance     `json:"instances"`
-	Alerts    []Alert        `json:"alerts"`
+	States    map[string]int  `json:"states"` // the number of jobs in each state, by the gravest
+	Running   int             `json:"running"`
+	Counts    operator.Counts `json:"counts"`
+	Total     int             `json:"total"` // of jobs
+	Jobs      []Job           `json:"jobs"`  // the gravest of them
+	Instances []Instance      `json:"instances"`
+	Alerts    []Alert         `json:"alerts"`
 }
 
 // Tally keeps the totals of a group, and its jobs in the order of their gravity. An overview is shown every
@@ -32,7 +32,7 @@ type Tally struct {
 	states  [][]*tallied // by the index of their state in JobStates, each sorted by name
 	overdue map[*tallied]bool
 	running int
-	counts  Counts
+	counts  operator.Counts
 }
 
 // tallied is a job in a Tally.
@@ -47,7 +47,7 @@ func (t *Tally) Overview(st operator.GroupStatus, removed []string, maxJobs int)
 	t.update(&st, removed)
 	v := Overview{
 		Version: Version, At: st.At, Group: groupOf(&st), States: map[string]int{}, Running: t.running, Counts: t.counts,
-		Total: len(t.jobs), Jobs: []Job{}, Instances: InstancesOf(st).Instances, Alerts: alertsOf(&st, len(t.jobs)),
+		Total: len(t.jobs), Instances: InstancesOf(st).Instances, Alerts: alertsOf(&st, len(t.jobs)),
 	}
 	for gravity, jobs := range t.states {
 		if len(jobs) > 0 {
@@ -83,8 +83,8 @@ func (t *Tally) put(s *operator.JobSummary, now time.Time) {
 		t.jobs[s.Job] = j
 	}
 	t.running += s.Running - j.Running
-	t.counts.subtract(Counts(j.Counts))
-	t.counts.add(Counts(s.Counts))
+	subtract(&t.counts, j.Counts)
+	add(&t.counts, s.Counts)
 	j.JobSummary = *s
 	if delete(t.overdue, j); !s.Overdue.IsZero() {
 		t.overdue[j] = true
@@ -98,7 +98,7 @@ func (t *Tally) remove(name string) {
 		return
 	}
 	t.running -= j.Running
-	t.counts.subtract(Counts(j.Counts))
+	subtract(&t.counts, j.Counts)
 	t.move(j, -1)
 	delete(t.overdue, j)
 	delete(t.jobs, name)
@@ -128,18 +128,24 @@ func (t *Tally) move(j *tallied, gravity int) {
 	}
 }
 
-func (c *Counts) add(o Counts) {
-	*c = Counts{
-		c.Claimed + o.Claimed, c.Succeeded + o.Succeeded, c.Failed + o.Failed, c.Skipped + o.Skipped,
-		c.Lost + o.Lost, c.Unknown + o.Unknown, c.Retried + o.Retried,
-	}
+func add(c *operator.Counts, o operator.Counts) {
+	c.Claimed += o.Claimed
+	c.Succeeded += o.Succeeded
+	c.Failed += o.Failed
+	c.Skipped += o.Skipped
+	c.Lost += o.Lost
+	c.Unknown += o.Unknown
+	c.Retried += o.Retried
 }
 
-func (c *Counts) subtract(o Counts) {
-	*c = Counts{
-		c.Claimed - o.Claimed, c.Succeeded - o.Succeeded, c.Failed - o.Failed, c.Skipped - o.Skipped,
-		c.Lost - o.Lost, c.Unknown - o.Unknown, c.Retried - o.Retried,
-	}
+func subtract(c *operator.Counts, o operator.Counts) {
+	c.Claimed -= o.Claimed
+	c.Succeeded -= o.Succeeded
+	c.Failed -= o.Failed
+	c.Skipped -= o.Skipped
+	c.Lost -= o.Lost
+	c.Unknown -= o.Unknown
+	c.Retried -= o.Retried
 }
 
 // Screen returns totals, instances and jobs.
@@ -157,7 +163,7 @@ func (v Overview) Screen(t Times) Screen {
 	fields := []Field{
 		{"group", fmt.Sprintf("%s/%s, %s", v.Namespace, v.Name, leader)},
 		{"jobs", fmt.Sprintf("%d%s", v.Total, states)},
-		{"runs", fmt.Sprintf("%d now; %d ok, %d failed, %d skipped, %s", v.Running, v.Counts.Succeeded, v.Counts.Failed, v.Counts.Skipped, v.Counts.describeLost())},
+		{"runs", fmt.Sprintf("%d now; %d ok, %d failed, %d skipped, %s", v.Running, v.Counts.Succeeded, v.Counts.Failed, v.Counts.Skipped, describeLost(v.Counts))},
 	}
 	s := Screen{{Fields: fields}}
 	s = append(s, Instances{Instances: v.Instances}.Screen(t)...)

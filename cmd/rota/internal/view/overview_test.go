@@ -16,7 +16,7 @@ import (
 // overviewOfAll is the plain form of Tally.Overview: it visits all jobs, sorted by name.
 func overviewOfAll(st operator.GroupStatus, maxJobs int) Overview {
 	v := Overview{
-		Version: Version, At: st.At, Group: groupOf(&st), States: map[string]int{}, Total: len(st.Jobs), Jobs: []Job{},
+		Version: Version, At: st.At, Group: groupOf(&st), States: map[string]int{}, Total: len(st.Jobs),
 		Instances: InstancesOf(st).Instances, Alerts: alertsOf(&st, len(st.Jobs)),
 	}
 	for gravity, state := range JobStates {
@@ -26,7 +26,7 @@ func overviewOfAll(st operator.GroupStatus, maxJobs int) Overview {
 			}
 			v.States[state]++
 			v.Running += st.Jobs[i].Running
-			v.Counts.add(Counts(st.Jobs[i].Counts))
+			add(&v.Counts, st.Jobs[i].Counts)
 			if len(v.Jobs) < maxJobs {
 				v.Jobs = append(v.Jobs, jobOf(&st.Jobs[i], st.At, LateAfter))
 			}

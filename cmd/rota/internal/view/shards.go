@@ -18,31 +18,22 @@ type Shards struct {
 
 // Shard is one shard.
 type Shard struct {
-	Shard       int       `json:"shard"`
-	Owner       string    `json:"owner,omitempty"`
-	State       string    `json:"state"`
-	Running     bool      `json:"running"`
-	Disabled    bool      `json:"disabled"`
-	ClaimedTo   time.Time `json:"claimed_to,omitzero"`
-	Attempt     int       `json:"attempt"` // zero if the fire was skipped
-	LastTrigger uint64    `json:"last_trigger,omitempty"`
-	Note        string    `json:"note,omitempty"`
+	operator.ShardStatus
+	State    string `json:"state"`
+	Disabled bool   `json:"disabled"`
+	Note     string `json:"note,omitempty"`
 }
 
 // ShardsOf returns the shards of a job, of one owner if it is not empty.
 func ShardsOf(st operator.Status, owner string, now time.Time) Shards {
-	v := Shards{Version: Version, At: now, Job: st.Job, Shards: []Shard{}}
+	v := Shards{Version: Version, At: now, Job: st.Job}
 	notes := shardNotes(&st)
 	for i := range st.PerShard {
 		s := &st.PerShard[i]
 		if owner != "" && s.Owner != owner {
 			continue
 		}
-		state, note := shardState(&st, s), notes[s.Shard]
-		v.Shards = append(v.Shards, Shard{
-			Shard: s.Shard, Owner: s.Owner, State: state, Running: s.Running, Disabled: contains(st.Disabled, s.Shard),
-			ClaimedTo: s.LastFire, Attempt: s.Attempt, LastTrigger: s.LastTrigger, Note: note,
-		})
+		v.Shards = append(v.Shards, Shard{*s, shardState(&st, s), contains(st.Disabled, s.Shard), notes[s.Shard]})
 	}
 	return v
 }
@@ -130,7 +121,7 @@ func (v Shards) Screen(t Times) Screen {
 			trigger = fmt.Sprintf("#%d", first.LastTrigger)
 		}
 		table.Rows = append(table.Rows, []string{
-			shards, orDash(first.Owner), first.State, t.At(first.ClaimedTo), try, trigger, orDash(first.Note),
+			shards, orDash(first.Owner), first.State, t.At(first.LastFire), try, trigger, orDash(first.Note),
 		})
 		i = j
 	}
@@ -139,10 +130,10 @@ func (v Shards) Screen(t Times) Screen {
 
 // sameButNumber reports whether b is like a, and its number is higher by n.
 func sameButNumber(a, b Shard, n int) bool {
-	if b.Shard != a.Shard+n || !a.ClaimedTo.Equal(b.ClaimedTo) {
+	if b.Shard != a.Shard+n || !a.LastFire.Equal(b.LastFire) {
 		return false
 	}
-	b.Shard, b.ClaimedTo = a.Shard, a.ClaimedTo
+	b.Shard, b.LastFire = a.Shard, a.LastFire
 	return a == b
 }
 

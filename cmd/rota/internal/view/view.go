@@ -176,14 +176,6 @@ func ShortSchedule(text string) string {
 	return text
 }
 
-// orEmpty returns a list that is not nil, so that it is [] in JSON.
-func orEmpty[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
-}
-
 // Group names the group that a view is of.
 type Group struct {
 	Namespace string `json:"namespace"`
@@ -196,28 +188,8 @@ func groupOf(st *operator.GroupStatus) Group {
 	return Group{st.Namespace, st.Group, st.Leader.Instance, st.Leader.Term}
 }
 
-// Runs is operator.Runs.
-type Runs struct {
-	Shards    []int     `json:"shards"`
-	Fire      time.Time `json:"fire,omitzero"`
-	Trigger   uint64    `json:"trigger,omitempty"`
-	Attempt   int       `json:"attempt,omitempty"`
-	NotBefore time.Time `json:"not_before,omitzero"`
-}
-
-// RunsOf returns runs.
-func RunsOf(all []operator.Runs) []Runs { return runsOf(all) }
-
-func runsOf(all []operator.Runs) []Runs {
-	out := []Runs{}
-	for _, r := range all {
-		out = append(out, Runs{orEmpty(r.Shards), r.Fire, r.Trigger, r.Attempt, r.NotBefore})
-	}
-	return out
-}
-
-// describe names the shards, the fire or the trigger, and the attempt of runs.
-func (r Runs) describe(t Times) string {
+// describeRuns names the shards, the fire or the trigger, and the attempt of runs.
+func describeRuns(r operator.Runs, t Times) string {
 	of := fmt.Sprintf("trigger #%d", r.Trigger)
 	if r.Trigger == 0 {
 		of = "fire " + t.fire(r.Fire)
@@ -241,34 +213,8 @@ func ShardsText(shards []int) string {
 	return "shards " + Ranges(shards)
 }
 
-// Failure is operator.Failure.
-type Failure struct {
-	Runs
-	More  int       `json:"more,omitempty"`
-	At    time.Time `json:"at"`
-	Error string    `json:"error"`
-}
-
-func failureOf(f operator.Failure) *Failure {
-	if f.At.IsZero() {
-		return nil
-	}
-	return &Failure{runsOf([]operator.Runs{f.Runs})[0], f.More, f.At, f.Error}
-}
-
-// Counts is operator.Counts.
-type Counts struct {
-	Claimed   uint64 `json:"claimed"`
-	Succeeded uint64 `json:"succeeded"`
-	Failed    uint64 `json:"failed"`
-	Skipped   uint64 `json:"skipped"`
-	Lost      uint64 `json:"lost"`
-	Unknown   uint64 `json:"unknown"`
-	Retried   uint64 `json:"retried"`
-}
-
 // describeLost returns how many runs are lost and, if there are such runs, how many may be.
-func (c Counts) describeLost() string {
+func describeLost(c operator.Counts) string {
 	text := fmt.Sprintf("%d lost", c.Lost)
 	if c.Unknown > 0 {
 		text += fmt.Sprintf(", %d unknown", c.Unknown)

@@ -1,8 +1,7 @@
-package look
+package show
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/complete"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/cmd/rota/internal/screen"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
 	"github.com/rota-dev/rota/registry"
@@ -107,10 +107,7 @@ func (o *checkOptions) print(cmd *cobra.Command, v *view.Check) error {
 		_, err := fmt.Fprint(w, v.Prometheus())
 		return err
 	case "json":
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		e.SetEscapeHTML(false)
-		return e.Encode(v)
+		return screen.PrintJSON(w, *v)
 	}
 	return fmt.Errorf("--format is %q, not one of nagios, prometheus, json", o.format)
 }

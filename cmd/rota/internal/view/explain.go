@@ -9,31 +9,17 @@ import (
 	"github.com/rota-dev/rota/operator"
 )
 
-// Explanation is operator.Explanation.
+// Explanation is an explanation with the commands of its answers.
 type Explanation struct {
-	Version int       `json:"version"`
-	At      time.Time `json:"at"`
-	Job     string    `json:"job"`
-	Known   bool      `json:"known"`
-	Answers []Answer  `json:"answers"`
+	Version int `json:"version"`
+	operator.Explanation
+	Answers []Answer `json:"answers"` // in place of those of operator.Explanation
 }
 
-// Answer is operator.Answer.
+// Answer is an answer with a command that does what it says, or a part of it.
 type Answer struct {
-	Shards  []int     `json:"shards"`
-	Fire    time.Time `json:"fire,omitzero"`
-	Stops   bool      `json:"stops"`
-	Summary string    `json:"summary"`
-	Do      string    `json:"do,omitempty"`
-	Command string    `json:"command,omitempty"` // a command that does it, or a part of it
-	Gates   []Gate    `json:"gates"`
-}
-
-// Gate is operator.Gate.
-type Gate struct {
-	Name    string `json:"name"`
-	Verdict string `json:"verdict"`
-	Detail  string `json:"detail"`
+	operator.Answer
+	Command string `json:"command,omitempty"`
 }
 
 // UnnamedHistory is the flag of a command that needs a history if none is named.
@@ -41,13 +27,9 @@ const UnnamedHistory = " --history URL"
 
 // ExplanationOf returns the view of an explanation. Commands that read the history get the flags that name it.
 func ExplanationOf(e operator.Explanation, historyFlags string) Explanation {
-	v := Explanation{Version: Version, At: e.At, Job: e.Job, Known: e.Known, Answers: []Answer{}}
+	v := Explanation{Version: Version, Explanation: e}
 	for _, a := range e.Answers {
-		answer := Answer{orEmpty(a.Shards), a.Fire, a.Stops, a.Summary, a.Do, commandOf(e.Job, &a, historyFlags), []Gate{}}
-		for _, g := range a.Gates {
-			answer.Gates = append(answer.Gates, Gate{g.Name, string(g.Verdict), g.Detail})
-		}
-		v.Answers = append(v.Answers, answer)
+		v.Answers = append(v.Answers, Answer{a, commandOf(e.Job, &a, historyFlags)})
 	}
 	return v
 }
@@ -90,8 +72,8 @@ func (v Explanation) Screen(Times) Screen {
 		s = append(s, Section{Fields: []Field{{v.Job, ShardsText(a.Shards)}, {"answer", a.Summary}}})
 		var gates Section
 		for _, g := range a.Gates {
-			verdict := g.Verdict
-			if verdict == string(operator.VerdictStop) {
+			verdict := string(g.Verdict)
+			if g.Verdict == operator.VerdictStop {
 				verdict = strings.ToUpper(verdict)
 			}
 			gates.Fields = append(gates.Fields, Field{fmt.Sprintf("  %-7s  %s", verdict, g.Name), g.Detail})
@@ -121,41 +103,10 @@ func (v Explanation) Names() (names []string) {
 // Items returns the answers.
 func (v Explanation) Items() []any { return itemsOf(v.Answers) }
 
-// Moves is operator.Preview.
+// Moves are the moves of shards that a leader would make.
 type Moves struct {
-	Version int        `json:"version"`
-	At      time.Time  `json:"at"`
-	Added   []string   `json:"added"`
-	Jobs    []JobMoves `json:"jobs"`
-}
-
-// JobMoves is operator.JobMoves.
-type JobMoves struct {
-	Job     string `json:"job"`
-	Moves   []Move `json:"moves"`
-	Unowned []int  `json:"unowned"`
-	Problem string `json:"problem,omitempty"`
-	Unknown string `json:"unknown,omitempty"`
-}
-
-// Move is operator.Move.
-type Move struct {
-	Shards []int  `json:"shards"`
-	From   string `json:"from,omitempty"`
-	To     string `json:"to,omitempty"`
-}
-
-// MovesOf returns the view of a preview.
-func MovesOf(p operator.Preview) Moves {
-	v := Moves{Version, p.At, orEmpty(p.Added), []JobMoves{}}
-	for _, j := range p.Jobs {
-		job := JobMoves{j.Job, []Move{}, orEmpty(j.Unowned), j.Problem, j.Unknown}
-		for _, m := range j.Moves {
-			job.Moves = append(job.Moves, Move{orEmpty(m.Shards), m.From, m.To})
-		}
-		v.Jobs = append(v.Jobs, job)
-	}
-	return v
+	Version int `json:"version"`
+	operator.Preview
 }
 
 // Screen returns a table of the moves, and the problems of jobs.
@@ -189,31 +140,11 @@ func (v Moves) Names() (names []string) {
 // Items returns the jobs.
 func (v Moves) Items() []any { return itemsOf(v.Jobs) }
 
-// Diagnosis is operator.Diagnosis.
+// Diagnosis is a diagnosis of the records.
 type Diagnosis struct {
-	Version  int       `json:"version"`
-	At       time.Time `json:"at"`
-	Findings []Finding `json:"findings"`
-	Note     string    `json:"note,omitempty"` // why there is nothing to diagnose
-}
-
-// Finding is operator.Finding.
-type Finding struct {
-	Severity string `json:"severity"`
-	Kind     string `json:"kind"`
-	Job      string `json:"job,omitempty"`
-	Key      string `json:"key,omitempty"`
-	What     string `json:"what"`
-	Do       string `json:"do"`
-}
-
-// DiagnosisOf returns the view of a diagnosis.
-func DiagnosisOf(d operator.Diagnosis) Diagnosis {
-	v := Diagnosis{Version: Version, At: d.At, Findings: []Finding{}}
-	for _, f := range d.Findings {
-		v.Findings = append(v.Findings, Finding{f.Severity.String(), string(f.Kind), f.Job, string(f.Key), f.What, f.Do})
-	}
-	return v
+	Version int `json:"version"`
+	operator.Diagnosis
+	Note string `json:"note,omitempty"` // why there is nothing to diagnose
 }
 
 // Screen returns the findings one after the other.
@@ -222,10 +153,10 @@ func (v Diagnosis) Screen(Times) Screen {
 	for _, f := range v.Findings {
 		of := f.Job
 		if of == "" {
-			of = f.Key
+			of = string(f.Key)
 		}
 		s = append(s, Section{Fields: []Field{
-			{f.Severity, strings.TrimSpace(f.Kind + "  " + of)}, {"  what", f.What}, {"  do", f.Do},
+			{f.Severity.String(), strings.TrimSpace(string(f.Kind) + "  " + of)}, {"  what", f.What}, {"  do", f.Do},
 		}})
 	}
 	if len(s) == 0 && v.Note == "" {
@@ -237,7 +168,7 @@ func (v Diagnosis) Screen(Times) Screen {
 // Names returns the kinds of the findings.
 func (v Diagnosis) Names() (names []string) {
 	for _, f := range v.Findings {
-		names = append(names, f.Kind)
+		names = append(names, string(f.Kind))
 	}
 	return names
 }

@@ -1,6 +1,6 @@
-// Package why holds the commands explain, moves and doctor, which find the reasons for which fires do not
+// Package explain holds the commands explain, moves and doctor, which find the reasons for which fires do not
 // run, the moves that a leader would make, and faults in the records.
-package why
+package explain
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/complete"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
-	"github.com/rota-dev/rota/cmd/rota/internal/past"
+	"github.com/rota-dev/rota/cmd/rota/internal/runhistory"
 	"github.com/rota-dev/rota/cmd/rota/internal/screen"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/view"
@@ -48,7 +48,7 @@ func (c *commands) show(cmd *cobra.Command, read func(context.Context, *operator
 
 func (c *commands) explain() *cobra.Command {
 	var at string
-	past := past.NewSource(c.s)
+	source := runhistory.NewSource(c.s)
 	cmd := &cobra.Command{
 		Use:   "explain JOB [SHARD]",
 		Short: "Explain why a fire has run or has not, and what to do",
@@ -78,9 +78,9 @@ It exits with 4 if a fire is stopped, and with 3 if the job is not known.`,
 			return c.show(cmd, func(ctx context.Context, op *operator.Operator) (screen.View, error) {
 				e, err = op.Explain(ctx, args[0], shard, fire)
 				if err == nil {
-					e, err = readOutcomes(ctx, cmd, past, e)
+					e, err = readOutcomes(ctx, cmd, source, e)
 				}
-				return view.ExplanationOf(e, past.Flags(cmd)), err
+				return view.ExplanationOf(e, source.Flags(cmd)), err
 			}, func() error {
 				switch {
 				case !e.Known:
@@ -94,13 +94,13 @@ It exits with 4 if a fire is stopped, and with 3 if the job is not known.`,
 		ValidArgsFunction: complete.Jobs(c.s, 1),
 	}
 	cmd.Flags().StringVar(&at, "at", "", "the instant of the fire: RFC 3339, or a time of day in UTC, as 14:00 (with --time local, in the local zone)")
-	past.AddFileFlag(cmd)
+	source.AddFileFlag(cmd)
 	return settings.Limit(cmd, append([]string{"history"}, output...)...)
 }
 
 // readOutcomes completes an explanation by the history, if one is named and an answer needs it. A history that does not
 // answer is reported on stderr.
-func readOutcomes(ctx context.Context, cmd *cobra.Command, source *past.Source, e operator.Explanation) (operator.Explanation, error) {
+func readOutcomes(ctx context.Context, cmd *cobra.Command, source *runhistory.Source, e operator.Explanation) (operator.Explanation, error) {
 	of := map[time.Time]pastFire{}
 	for i := range e.Answers {
 		if needsHistory(&e.Answers[i]) {
@@ -162,7 +162,7 @@ nothing. Without flags, it shows the moves that are about to happen.`,
 					return nil, err
 				}
 				p, err := op.Moves(ctx, options...)
-				return view.MovesOf(p), err
+				return view.Moves{Version: view.Version, Preview: p}, err
 			}, func() error { return nil })
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),
@@ -190,7 +190,7 @@ call repeats persists. It exits with 4 if there is an error among the findings.`
 				if d, err = op.Diagnose(ctx); err == nil && len(d.Findings) == 0 {
 					note, err = c.s.DescribeAbsence(ctx)
 				}
-				v := view.DiagnosisOf(d)
+				v := view.Diagnosis{Version: view.Version, Diagnosis: d}
 				v.Note = note
 				return v, err
 			}, func() error {

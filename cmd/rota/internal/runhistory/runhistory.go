@@ -1,5 +1,5 @@
-// Package past holds the commands that show runs that have ended, from the database of package history.
-package past
+// Package runhistory holds the commands that show runs that have ended, from the database of package history.
+package runhistory
 
 import (
 	"cmp"

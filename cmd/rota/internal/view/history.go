@@ -22,7 +22,7 @@ type Fires struct {
 
 // FiresOf returns fires of a job.
 func FiresOf(job string, fires []history.Fire, now time.Time) Fires {
-	return Fires{Version: Version, At: now, Job: job, Fires: orEmpty(fires)}
+	return Fires{Version: Version, At: now, Job: job, Fires: fires}
 }
 
 // Screen returns the table of the fires.
@@ -121,7 +121,7 @@ type HistoryRuns struct {
 // HistoryRunsOf returns runs of a job. Those of fires that were skipped are shown.
 func HistoryRunsOf(job string, runs []history.Run, fires []history.Fire, now time.Time) HistoryRuns {
 	fires = slices.DeleteFunc(slices.Clone(fires), func(f history.Fire) bool { return f.Skipped == 0 })
-	return HistoryRuns{Version: Version, At: now, Job: job, Runs: orEmpty(runs), Skipped: fires}
+	return HistoryRuns{Version: Version, At: now, Job: job, Runs: runs, Skipped: fires}
 }
 
 // Screen returns the table of the runs, and the skipped ones.

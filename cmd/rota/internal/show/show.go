@@ -1,5 +1,5 @@
-// Package look holds the commands that show a fleet and change nothing.
-package look
+// Package show holds the commands that show a fleet and change nothing.
+package show
 
 import (
 	"context"
