@@ -27,17 +27,15 @@ func (p *jobPlanner) trackFires() {
 	p.endFires()
 }
 
-// hasFiresToPlan reports whether trackFires or followFires has something to do.
-func (p *jobPlanner) hasFiresToPlan() bool {
-	prev := p.prev
-	if p.tracksFires() != (prev.Fires != nil) || prev.Fires != nil && len(p.findEndedFires(p.segment)) > 0 {
-		return true
-	}
-	after := prev.Last().Job().After
-	if (after != nil) != (prev.Followed != nil) {
-		return true
-	}
-	return after != nil && len(p.findFollowedFires(prev.Plan, after)) > 0
+// hasFiresToTrack reports whether the tracking begins or ends, or a fire has ended.
+func (p *jobPlanner) hasFiresToTrack() bool {
+	return p.tracksFires() != (p.prev.Fires != nil) || p.prev.Fires != nil && len(p.findEndedFires(p.segment)) > 0
+}
+
+// hasFiresToFollow reports whether the job begins or ends to follow others, or one of their fires has ended.
+func (p *jobPlanner) hasFiresToFollow() bool {
+	after := p.prev.Last().Job().After
+	return (after != nil) != (p.prev.Followed != nil) || after != nil && len(p.findFollowedFires(p.prev.Plan, after)) > 0
 }
 
 // tracksFires reports whether a job in force follows this one.
