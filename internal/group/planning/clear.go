@@ -67,7 +67,7 @@ func (p *jobPlanner) clearReruns(inc string, l FreshRead) {
 		return
 	}
 	pending := p.next.Reruns.Within(p.next.Owners[inc])
-	pending = slices.DeleteFunc(pending, func(g record.RunGroup) bool { return p.keepsFire(g.Fire) })
+	pending = slices.DeleteFunc(pending, func(g record.RunGroup) bool { return p.keepsFireWithReads(g.Fire) })
 	claimed := pending.Shards().Minus(due.Unclaimed(pending, item.Watermarks).Shards())
 	if claimed.IsZero() {
 		return
@@ -82,7 +82,7 @@ func (p *jobPlanner) clearTriggers(progress *JobProgress) {
 		if e, ok := p.next.Epoch(t.Epoch); ok {
 			targets = due.TriggerTargets(t, e)
 		}
-		if !t.IsPast() && p.keepsFire(t.At) || !progress.TriggerServed(t, targets) {
+		if !t.IsPast() && p.keepsFireWithReads(t.At) || !progress.TriggerServed(t, targets) {
 			return false
 		}
 		p.explainUpkeep("clear trigger %d", t.Number)

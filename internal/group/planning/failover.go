@@ -20,7 +20,7 @@ import (
 // or does not exist if none was read. A claim in between makes the commit conflict.
 func (p *jobPlanner) failOverExpired() {
 	for _, inc := range p.sortedOwners() {
-		if !p.hasLostShards(inc) {
+		if p.Alive(inc) || p.isAwaited(p.segment, inc) {
 			continue
 		}
 		l, ok := p.freshRead(inc, registry.Rev{})
@@ -44,21 +44,6 @@ func (p *jobPlanner) failOverExpired() {
 		delete(p.next.Owners, inc)
 		p.explain("fail over %s of %s", shards, record.InstanceOf(inc))
 	}
-}
-
-// hasExpiredOwner reports whether an owner has expired that is not awaited.
-func (p *jobPlanner) hasExpiredOwner() bool {
-	for inc := range p.prev.Owners {
-		if p.hasLostShards(inc) {
-			return true
-		}
-	}
-	return false
-}
-
-// hasLostShards reports whether an owner has expired and is not awaited.
-func (p *jobPlanner) hasLostShards(inc string) bool {
-	return !p.Alive(inc) && !p.isAwaited(p.segment, inc)
 }
 
 // hasExpiredClaims reports whether an expired incarnation has claims of the job, or may have some

@@ -18,9 +18,9 @@ var parts = [...]part{
 	{(*jobPlanner).hasEpochToChange, (*jobPlanner).applyDefinition}, // a resume has begun the new epoch already
 	{(*jobPlanner).hasRequests, (*jobPlanner).acceptRequests},       // of the epochs that there are now
 	{(*jobPlanner).hasExpiredClaims, (*jobPlanner).absorbExpired},
-	{(*jobPlanner).hasExpiredOwner, (*jobPlanner).failOverExpired}, // before moves, which assign the shards that it frees
-	{(*jobPlanner).hasShardsToMove, (*jobPlanner).moveShards},
-	{(*jobPlanner).hasFiresToTrack, (*jobPlanner).trackFires}, // of what moves and failovers have folded in
+	{(*jobPlanner).hasShardsToMove, (*jobPlanner).failOverExpired}, // an expired owner is no target owner, unless it is awaited
+	{(*jobPlanner).hasShardsToMove, (*jobPlanner).moveShards},      // and assigns the shards that the failover frees
+	{(*jobPlanner).hasFiresToTrack, (*jobPlanner).trackFires},      // of what moves and failovers have folded in
 	{(*jobPlanner).hasFiresToFollow, (*jobPlanner).followFires},
 	{(*jobPlanner).isNoLongerOffered, (*jobPlanner).beginUnoffered}, // after the last owner has left
 	{(*jobPlanner).hasServed, (*jobPlanner).clearServed},            // after the parts that may lack room in the plan
