@@ -100,7 +100,7 @@ type Member struct {
 	Waiting map[string]Waiting `json:"waiting,omitempty"`
 }
 
-// Ahead is an instant that a skewed clock wrote: a watermark of the epoch with number Gen, or
+// Ahead is an instant that a skewed clock wrote: a watermark of the epoch with number Epoch, or
 // the beginning of that epoch.
 type Ahead struct {
 	Epoch int     `json:"epoch"`
@@ -397,7 +397,7 @@ type Plan struct {
 	Job        string                  `json:"job"`
 	Paused     bool                    `json:"paused,omitempty"`
 	Stopped    bool                    `json:"schedule_stopped,omitempty"` // all epochs have ended; triggers and re-runs continue
-	Epochs     []Epoch                 `json:"epochs"`                     // sorted by Gen; never empty
+	Epochs     []Epoch                 `json:"epochs"`                     // sorted by number; never empty
 	Owners     map[string]shardset.Set `json:"owners"`                     // by incarnation
 	Frozen     shardset.Set            `json:"frozen,omitzero"`
 	Disabled   shardset.Set            `json:"disabled,omitzero"` // may exceed the total, as in Control

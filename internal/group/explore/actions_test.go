@@ -185,7 +185,7 @@ func (x *explorer) buildPlan(s *world, p *process, regularCheck bool) (*registry
 	o := x.electorOf(p, reg)
 	l := &leader.Leader{
 		Self: o.Self, Elector: o, Log: x.log, Progress: &elector.Progress{}, Nudge: make(chan struct{}, 1),
-		BrokenPlans: map[string]bool{}, SentAlone: map[string]bool{}, WatchedClaims: map[string]func(){}, Restorer: leader.NewRestorer(),
+		BrokenPlans: map[string]bool{}, SentAlone: map[string]bool{}, WatchedClaims: map[string]func(){}, Edits: leader.NewEdits(reg, x.keys, x.log),
 		PlanFeed: feed.New(x.keys.Plans(), x.log, func(registry.Entry) (*record.Plan, error) { return nil, nil }),
 		View: planning.View{
 			Keys: x.keys, Term: p.term, Compile: x.work.Compile, SlowTick: regularCheck,

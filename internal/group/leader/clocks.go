@@ -16,7 +16,7 @@ const ClockComparison = 6 * time.Hour
 
 // requestComparison decides at the regular check whether to compare clocks again.
 func (l *Leader) requestComparison() {
-	l.ToPublish = l.ToPublish || l.Self.ComparesClocks && (len(l.View.Skewed) > 0 || time.Since(l.Published) > ClockComparison)
+	l.clocks.ToPublish = l.clocks.ToPublish || l.Self.ComparesClocks && (len(l.View.Skewed) > 0 || time.Since(l.clocks.Published) > ClockComparison)
 }
 
 // observeClock feeds the clock reading of a member record into the comparison.
@@ -25,21 +25,21 @@ func (l *Leader) observeClock(n feed.Update[record.Member]) {
 		return
 	}
 	_, skewed := l.View.Skewed[n.Name]
-	l.Comparison.ObserveMember(n.Name, n.Value, n.Rev.Seq, time.Now(), l.Self.Clock(), l.Self.MaxSkew, n.Name == l.Self.ID, skewed)
+	l.clocks.ObserveMember(n.Name, n.Value, n.Rev.Seq, time.Now(), l.Self.Clock(), l.Self.MaxSkew, n.Name == l.Self.ID, skewed)
 }
 
 // judgeClocks determines the skewed clocks, unless answers to the last reading are still expected.
 func (l *Leader) judgeClocks() {
-	if !l.Self.ComparesClocks || l.ToPublish || time.Now().Before(l.JudgeAfter) {
+	if !l.Self.ComparesClocks || l.clocks.ToPublish || time.Now().Before(l.clocks.JudgeAfter) {
 		return
 	}
-	l.JudgeAfter, l.DoubtedSince = time.Time{}, time.Time{}
+	l.clocks.JudgeAfter, l.clocks.DoubtedSince = time.Time{}, time.Time{}
 	ahead := map[string]record.Duration{}
 	for inc, m := range l.View.Members {
 		if !l.View.Alive(inc) || m.Clock == 0 {
 			continue // the instance does not compare clocks
 		}
-		d, known := l.Ahead[inc]
+		d, known := l.clocks.Ahead[inc]
 		if was, skewed := l.View.Skewed[inc]; skewed && !known && inc != l.Self.ID {
 			d = was // the finding of an earlier leader holds until there is a newer reading
 		}
@@ -62,8 +62,8 @@ func (l *Leader) warnIfTwoDiffer(ahead map[string]record.Duration) {
 			}
 		}
 	}
-	if far := differ > l.Self.MaxSkew; far != l.DifferenceLogged {
-		if l.DifferenceLogged = far; far {
+	if far := differ > l.Self.MaxSkew; far != l.clocks.DifferenceLogged {
+		if l.clocks.DifferenceLogged = far; far {
 			l.Log.Warn("the clocks of the two instances differ; both go on claiming, as either may be wrong", "by", differ, "limit", l.Self.MaxSkew)
 		}
 	}
@@ -73,19 +73,19 @@ func (l *Leader) warnIfTwoDiffer(ahead map[string]record.Duration) {
 // of this one. The reading stays in the record while answers are expected, since a member whose
 // watch lags sees only the latest version.
 func (l *Leader) publishSeat(ctx context.Context) error {
-	l.SetTask("the naming", "successors")
+	l.Progress.SetTask("the naming", "successors")
 	published, n := time.Now(), l.clockNotice() // before the clock is read: a delay between the two can hide a difference, and never makes one up
 	switch {
-	case l.ToPublish:
+	case l.clocks.ToPublish:
 		n.At = record.InstantOf(l.Self.Clock())
-	case published.Before(l.JudgeAfter):
-		n.At = l.Reading
+	case published.Before(l.clocks.JudgeAfter):
+		n.At = l.clocks.Reading
 	}
-	if err := l.Elector.PublishSeat(ctx, l.Successors(), n, l.ToPublish); err != nil {
+	if err := l.Elector.PublishSeat(ctx, l.Successors(), n, l.clocks.ToPublish); err != nil {
 		return err
 	}
-	if l.ToPublish {
-		l.Comparison = l.Comparison.WithReading(n.At, published, l.Elector.SeatCommit(), time.Now())
+	if l.clocks.ToPublish {
+		l.clocks = l.clocks.WithReading(n.At, published, l.Elector.SeatCommit(), time.Now())
 		l.compareWithStoreClock(ctx, n.At.Time(), l.Self.Clock())
 		n.Differing = l.clockNotice().Differing
 		return l.Elector.PublishSeat(ctx, l.Successors(), n, false)

@@ -21,10 +21,10 @@ func TestLeader_FindingsOfAnEarlierLeader(t *testing.T) {
 	begun := func() *Leader {
 		l := &Leader{
 			Self: elector.Self{ID: "a.1", ComparesClocks: true, MaxSkew: 5 * time.Second}, Log: slog.New(slog.DiscardHandler),
-			Comparison: skew.NewComparison(now, now, 2),
-			View:       planning.View{Live: map[registry.SessionID]bool{}, Members: map[string]planning.MemberRecord{}, Skewed: map[string]record.Duration{"b.2": record.Duration(time.Hour)}},
+			clocks: skew.NewComparison(now, now, 2),
+			View:   planning.View{Live: map[registry.SessionID]bool{}, Members: map[string]planning.MemberRecord{}, Skewed: map[string]record.Duration{"b.2": record.Duration(time.Hour)}},
 		}
-		l.ToPublish = false
+		l.clocks.ToPublish = false
 		for _, inc := range []string{"a.1", "b.2", "c.3", "d.4"} {
 			l.View.Live[record.SessionOf(inc)] = true
 			l.View.Members[inc] = planning.MemberRecord{Member: record.Member{Clock: record.InstantOf(now)}}
@@ -38,7 +38,7 @@ func TestLeader_FindingsOfAnEarlierLeader(t *testing.T) {
 	})
 	t.Run("end with an answer that agrees", func(t *testing.T) {
 		l := begun()
-		l.Ahead["b.2"] = 0
+		l.clocks.Ahead["b.2"] = 0
 		l.judgeClocks()
 		assert.Empty(t, l.View.Skewed)
 	})

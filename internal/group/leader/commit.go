@@ -60,7 +60,7 @@ const flights = 8
 // view as it comes. The order does not matter, since no two are of the same job. After an error other
 // than a conflict it sends no more and returns that error. sent reports whether there was one to send.
 func (l *Leader) commitLoads(ctx context.Context, loads iter.Seq[batch.Load[planning.Change]]) (sent bool, conflict, err error) {
-	l.SetTask("writes", "plans")
+	l.Progress.SetTask("writes", "plans")
 	type answer struct {
 		load batch.Load[planning.Change]
 		rev  registry.Rev
@@ -115,7 +115,7 @@ func (l *Leader) problemBefore(segment string) string {
 
 // recordCommit applies committed changes to the view without waiting for their events.
 func (l *Leader) recordCommit(changes []planning.Change, rev registry.Rev) {
-	l.RecordAnswer()
+	l.Progress.RecordAnswer()
 	l.LastCommit = max(l.LastCommit, rev.Seq)
 	for _, c := range changes {
 		l.logs.RecordPlan(&c, rev.Seq, l.problemBefore(c.Segment))
@@ -131,13 +131,21 @@ func (l *Leader) recordCommit(changes []planning.Change, rev registry.Rev) {
 	}
 }
 
-// handleRefusal returns errTermOver if the term's condition failed. Otherwise it has the change that
+// recordPlan applies a committed plan to the view.
+func (l *Leader) recordPlan(c planning.Change, rev registry.Rev) {
+	l.Edits.recordWrite(c.Segment, rev)
+	delete(l.View.EditedPlans, c.Segment)
+	l.View.Plans[c.Segment] = planning.PlanRecord{Rev: rev, Plan: c.Plan}
+	l.reportEndedFires(c.Segment)
+}
+
+// handleRefusal returns ErrTermOver if the term's condition failed. Otherwise it has the change that
 // conflicted sent alone the next time, so that it holds up no other.
 func (l *Leader) handleRefusal(ctx context.Context, ld batch.Load[planning.Change], err error) error {
 	refusal, ok := batch.FindConflict(err)
 	if !ok {
 		for _, c := range ld.Parts {
-			l.unsure[c.Segment] = true
+			l.Edits.recordUnknown(c.Segment)
 		}
 		return err
 	}
@@ -151,7 +159,7 @@ func (l *Leader) handleRefusal(ctx context.Context, ld batch.Load[planning.Chang
 		if refusal.Index < len(ld.Txn.If) && ld.Txn.If[refusal.Index].Kind == registry.CondDead {
 			l.suspectOwner(c.Segment, ld.Txn.If[refusal.Index].Session)
 		}
-		return l.findForeignValue(ctx, ld.Txn, refusal.Index)
+		return l.Edits.findForeignValue(ctx, ld.Txn, refusal.Index)
 	}
 	return nil
 }
@@ -164,10 +172,10 @@ func (l *Leader) reapAll(ctx context.Context, reapings []planning.Reaping, term 
 			return err
 		}
 		if reaped {
-			l.RecordAnswer()
+			l.Progress.RecordAnswer()
 			delete(l.View.Members, b.Incarnation)
 			l.logs.RecordReaping(b.Incarnation)
-			l.removeIncarnation(b.Incarnation)
+			l.incomplete.removeIncarnation(b.Incarnation)
 		}
 	}
 	return nil

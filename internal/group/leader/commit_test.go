@@ -33,7 +33,7 @@ func newPlanner(t *testing.T, reg registry.Registry, names ...string) *Leader {
 	require.NoError(t, err)
 	log := slog.New(slog.DiscardHandler)
 	l := &Leader{
-		Self: elector.Self{Reg: reg, Keys: keys}, Log: log, Progress: &elector.Progress{}, Restorer: NewRestorer(),
+		Self: elector.Self{Reg: reg, Keys: keys}, Log: log, Progress: &elector.Progress{},
 		SentAlone: map[string]bool{}, PlanFeed: feed.New[*record.Plan](keys.Plans(), log, nil),
 		View: planning.View{
 			Keys: keys, Term: term, Now: 1, Live: map[registry.SessionID]bool{"A": true},
@@ -48,6 +48,7 @@ func newPlanner(t *testing.T, reg registry.Registry, names ...string) *Leader {
 		require.NoError(t, err)
 		l.View.Jobs[name] = planning.JobRecord{Def: def, Job: job}
 	}
+	l.Edits = NewEdits(reg, keys, log)
 	l.logs = eventlog.NewPlanLog(log)
 	return l
 }

@@ -17,7 +17,7 @@ func TestLeader_ReportsEndedFires(t *testing.T) {
 		reported = nil
 		hooks := event.Hooks{FireEnded: func(e event.FireEnded) { reported = append(reported, e) }}
 		return &Leader{
-			Self: elector.Self{Events: hooks}, Restorer: NewRestorer(), reportedFires: map[string]uint64{},
+			Self: elector.Self{Events: hooks}, reportedFires: map[string]uint64{},
 			View: planning.View{Plans: map[string]planning.PlanRecord{}},
 		}
 	}

@@ -21,8 +21,9 @@ func TestLeader_FreshRead(t *testing.T) {
 	t.Run("reflects the commits known before it began, not those observed during it", func(t *testing.T) {
 		keys, err := record.NewKeys("test", "default")
 		require.NoError(t, err)
-		l := &Leader{Restorer: NewRestorer(), Log: slog.New(slog.DiscardHandler), LastCommit: 7}
+		l := &Leader{Log: slog.New(slog.DiscardHandler), LastCommit: 7}
 		l.Self = elector.Self{Keys: keys, Reg: &listing{memory.New().Client("a"), func() { l.LastCommit = 9 }}}
+		l.Edits = NewEdits(l.Self.Reg, keys, l.Log)
 		read, err := l.readClaims(t.Context(), "x.x")
 		require.NoError(t, err)
 		assert.EqualValues(t, 7, read.Seen)
@@ -31,7 +32,8 @@ func TestLeader_FreshRead(t *testing.T) {
 		keys, err := record.NewKeys("test", "default")
 		require.NoError(t, err)
 		server := memory.New()
-		l := &Leader{Restorer: NewRestorer(), Log: slog.New(slog.DiscardHandler), Self: elector.Self{Keys: keys, Reg: server.Client("a")}}
+		l := &Leader{Log: slog.New(slog.DiscardHandler), Self: elector.Self{Keys: keys, Reg: server.Client("a")}}
+		l.Edits = NewEdits(l.Self.Reg, keys, l.Log)
 		defer server.Lag("a")()
 		key := keys.Claims("x.x", "job")
 		_, err = server.Client("x").Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(key, []byte(`{"job":"job"}`))}})
@@ -50,7 +52,7 @@ func TestLeader_PartRead(t *testing.T) {
 	require.NoError(t, err)
 	server := memory.New()
 	l := &Leader{
-		Restorer: NewRestorer(), Log: slog.New(slog.DiscardHandler), Self: elector.Self{Keys: keys, Reg: server.Client("a")}, LastCommit: 7,
+		Log: slog.New(slog.DiscardHandler), Self: elector.Self{Keys: keys, Reg: server.Client("a")}, LastCommit: 7,
 		View: planning.View{PartReads: map[string]planning.FreshRead{}},
 	}
 	l.logs = eventlog.NewPlanLog(l.Log)

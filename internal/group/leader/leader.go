@@ -33,7 +33,7 @@ type Leader struct {
 	logs         *eventlog.PlanLog
 	Nudge        chan struct{} // one slot: the view has changed
 	end          context.CancelCauseFunc
-	*elector.Progress
+	Progress     *elector.Progress
 
 	View        planning.View
 	synced      bool            // all feeds have delivered a snapshot: a member that appears from now on has just joined
@@ -53,10 +53,10 @@ type Leader struct {
 	PlanFeed      *feed.Feed[*record.Plan]
 	WatchedClaims map[string]func() // by incarnation: ends the watch of its claims, while a move waits for one of its runs
 	absences      map[string]absence
-	skew.Comparison
-	incompleteTracker
-	*Restorer
-	overdue time.Time // when the next restart grace or pause ends; zero: there is none
+	clocks        skew.Comparison
+	incomplete    incompleteTracker
+	Edits         *Edits
+	overdue       time.Time // when the next restart grace or pause ends; zero: there is none
 
 	panics map[string]string // by job: the panic of its strategy that was logged last
 }
@@ -75,7 +75,7 @@ func leadTerm(ctx context.Context, elector *elector.Elector, term registry.Rev, 
 	l := &Leader{
 		Self: elector.Self, Elector: elector, Log: elector.Log.With("term", term.Seq), Nudge: make(chan struct{}, 1), end: end, Progress: p,
 		BrokenPlans: map[string]bool{}, SentAlone: map[string]bool{}, WatchedClaims: map[string]func(){}, PlanFeed: plans,
-		Restorer: NewRestorer(), endsByName: map[string]ends{}, reportedFires: map[string]uint64{},
+		endsByName: map[string]ends{}, reportedFires: map[string]uint64{},
 		View: planning.View{
 			Group: planning.GroupRecord{GroupControl: &record.GroupControl{}}, // until one is delivered
 			Keys:  elector.Self.Keys, ListByKey: elector.Self.Reg.Limits().ListByKey, Term: term, Skew: elector.Self.MaxSkew, Compile: elector.Self.Compile, Strategies: elector.Self.Strategies,
@@ -85,13 +85,14 @@ func leadTerm(ctx context.Context, elector *elector.Elector, term registry.Rev, 
 			Ends: map[string]planning.EndsOfJob{},
 		},
 	}
+	l.Edits = NewEdits(l.Self.Reg, l.Self.Keys, l.Log)
 	l.logs = eventlog.NewPlanLog(l.Log)
 	defer l.logs.Flush()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer end(nil)
 	if elector.Self.ComparesClocks {
-		l.Comparison, l.View.Skewed = skew.NewComparison(time.Now(), elector.Self.Clock(), term.Seq), elector.ClockNotice().Skewed
+		l.clocks, l.View.Skewed = skew.NewComparison(time.Now(), elector.Self.Clock(), term.Seq), elector.ClockNotice().Skewed
 	}
 	l.instances = followDirectory(ctx, &wg, l, elector.Self.Keys.Instances(), func(e registry.Entry) (registry.SessionID, error) { return e.Owner, nil })
 	l.members = followDirectory(ctx, &wg, l, elector.Self.Keys.Members(), record.DecodeMemberEntry)
@@ -141,7 +142,7 @@ func (l *Leader) runRounds(ctx context.Context, wg *sync.WaitGroup) error {
 	defer tick.Stop()
 	backoff := time.Duration(0)
 	for {
-		l.MarkBusy()
+		l.Progress.MarkBusy()
 		err := l.runRound(ctx, wg)
 		l.View.SlowTick = l.View.SlowTick && err != nil // a conflict with a claim keeps the dropping of served entries for the next round
 		switch {
@@ -149,7 +150,7 @@ func (l *Leader) runRounds(ctx context.Context, wg *sync.WaitGroup) error {
 			return err
 		case err != nil:
 			backoff = min(max(2*backoff, 5*time.Millisecond), time.Second)
-			l.RecordFailure(err)
+			l.Progress.RecordFailure(err)
 			l.Log.Debug("round failed; retrying", "after", backoff, "error", err)
 			select {
 			case <-time.After(backoff):
@@ -159,33 +160,40 @@ func (l *Leader) runRounds(ctx context.Context, wg *sync.WaitGroup) error {
 			continue
 		}
 		backoff = 0
-		var overdue <-chan time.Time
-		if !l.overdue.IsZero() {
-			overdue = time.After(time.Until(l.overdue))
-		}
-		var answered <-chan time.Time
-		if !l.JudgeAfter.IsZero() {
-			answered = time.After(time.Until(l.JudgeAfter))
-		}
-		var search <-chan time.Time
-		if at := earliest(l.rereadClaimsAt, earliest(l.incompleteTracker.nextDue(), l.rereadForeignAt)); !at.IsZero() {
-			search = time.After(time.Until(at))
+		var due <-chan time.Time
+		if at := l.nextDue(); !at.IsZero() {
+			due = time.After(time.Until(at))
 		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-l.Nudge:
-		case <-search:
-		case <-overdue:
-			l.idle, l.overdue = false, time.Time{} // the next round may be put off while clocks are in doubt
-		case <-answered:
-			l.idle = false
+		case <-due:
+			l.noteDue(time.Now())
 		case <-tick.C:
 			l.View.SlowTick = true
 			l.requestComparison()
 			l.forgetJustJoined()
 			tick.Reset(RegularCheck + time.Duration((jitter.Float64()-0.5)*float64(RegularCheck)*2/5))
 		}
+	}
+}
+
+// nextDue returns when the leader has something to do by time, other than its regular check; zero: never.
+func (l *Leader) nextDue() (at time.Time) {
+	for _, t := range []time.Time{l.overdue, l.clocks.JudgeAfter, l.Edits.nextDue(), l.incomplete.nextDue()} {
+		at = earliest(at, t)
+	}
+	return at
+}
+
+// noteDue makes the next round decide if planning or the comparison of clocks is due. The round itself finds out what else is.
+func (l *Leader) noteDue(now time.Time) {
+	if !l.overdue.IsZero() && !now.Before(l.overdue) {
+		l.idle, l.overdue = false, time.Time{} // the next round may be put off while clocks are in doubt
+	}
+	if after := l.clocks.JudgeAfter; !after.IsZero() && !now.Before(after) {
+		l.idle = false
 	}
 }
 
@@ -199,33 +207,32 @@ func earliest(a, b time.Time) time.Time {
 
 // runRound updates the view, decides, and commits. After an error runRounds retries with a backoff.
 func (l *Leader) runRound(ctx context.Context, wg *sync.WaitGroup) error {
-	l.rereadForeign(ctx)
+	if l.Edits.reread(ctx, time.Now()) {
+		l.idle = false
+	}
 	if !l.updateView() {
-		l.SetTask("the first snapshot", "the group")
+		l.Progress.SetTask("the first snapshot", "the group")
 		return nil
 	}
 	if err := l.checkIncomplete(ctx); err != nil {
 		return err
 	}
-	if !l.rereadClaimsAt.IsZero() && !time.Now().Before(l.rereadClaimsAt) {
-		l.idle = false
-	}
 	if l.idle && !l.View.NeedsClearing() {
 		if err := l.publishSeat(ctx); err != nil {
 			return err
 		}
-		l.MarkIdle()
+		l.Progress.MarkIdle()
 		return nil
 	}
 	l.idle = false
 	l.judgeClocks()
-	if l.HoldsAssignments(time.Now()) || !l.Elector.ClockNotice().NamesSame(l.clockNotice()) || !l.Elector.HasPublishedIncomplete() {
+	if l.clocks.HoldsAssignments(time.Now()) || !l.Elector.ClockNotice().NamesSame(l.clockNotice()) || !l.Elector.HasPublishedIncomplete() {
 		if err := l.publishSeat(ctx); err != nil { // first, since members that the seat record names must react
 			return err
 		}
 	}
-	if l.HoldsAssignments(time.Now()) {
-		l.MarkIdle()
+	if l.clocks.HoldsAssignments(time.Now()) {
+		l.Progress.MarkIdle()
 		return nil
 	}
 	defer func() { // fresh reads serve one round only
@@ -240,7 +247,7 @@ func (l *Leader) runRound(ctx context.Context, wg *sync.WaitGroup) error {
 		return err
 	}
 	l.logPanics(d.StrategyErrors)
-	l.scheduleReread()
+	l.Edits.scheduleReread(&l.View)
 	planned, err := l.CommitDecision(ctx, d)
 	l.watchClaims(ctx, wg, d.Follow)
 	l.overdue = time.Time{}
@@ -260,8 +267,8 @@ func (l *Leader) runRound(ctx context.Context, wg *sync.WaitGroup) error {
 			return err
 		}
 	}
-	l.idle = len(d.Changes) == 0 && len(d.Reapings) == 0 && len(d.Follow) == 0 && len(d.EndedPauses) == 0 && len(d.Retirements) == 0 && !l.restoreRefused
-	l.MarkIdle()
+	l.idle = len(d.Changes) == 0 && len(d.Reapings) == 0 && len(d.Follow) == 0 && len(d.EndedPauses) == 0 && len(d.Retirements) == 0 && !l.Edits.refused
+	l.Progress.MarkIdle()
 	return nil
 }
 

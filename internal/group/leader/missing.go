@@ -139,18 +139,18 @@ func (s *incompleteTracker) namedIncomplete() []string {
 // than MissingGrace, and decides which to name.
 func (l *Leader) checkIncomplete(ctx context.Context) error {
 	now := time.Now()
-	l.updateSuspects(now, l.View.HasBothRecords)
-	due := l.dueSuspects(now)
+	l.incomplete.updateSuspects(now, l.View.HasBothRecords)
+	due := l.incomplete.dueSuspects(now)
 	err := l.readSuspects(ctx, now, due)
 	for _, inc := range due {
-		if l.suspects[inc].expired { // also if another one could not be read: an expired suspect is not due again
+		if l.incomplete.suspects[inc].expired { // also if another one could not be read: an expired suspect is not due again
 			l.addExpired(inc)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	l.Elector.SetIncomplete(l.namedIncomplete())
+	l.Elector.SetIncomplete(l.incomplete.namedIncomplete())
 	return nil
 }
 
@@ -160,11 +160,11 @@ func (l *Leader) readSuspects(ctx context.Context, now time.Time, incarnations [
 	if len(incarnations) == 0 {
 		return nil
 	}
-	l.SetTask("the search for missing records", strings.Join(incarnations, ", "))
+	l.Progress.SetTask("the search for missing records", strings.Join(incarnations, ", "))
 	var mu sync.Mutex
 	var failed []error // an unreadable suspect does not keep the others from being read
 	err := parallel.Each(ctx, parallelReads, incarnations, func(ctx context.Context, inc string) error {
-		is := l.suspects[inc]
+		is := l.incomplete.suspects[inc]
 		is.due, is.wait = now.Add(is.wait), min(2*is.wait, maxSuspectWait)
 		if err := l.readSuspect(ctx, inc, is); err != nil {
 			mu.Lock()
@@ -220,7 +220,7 @@ func (l *Leader) addExpired(inc string) {
 	if _, known := l.View.Members[inc]; known {
 		return
 	}
-	l.View.Members[inc] = planning.MemberRecord{Rev: l.unreadable[inc], Member: record.Member{Name: record.InstanceOf(inc), Session: record.SessionOf(inc)}}
+	l.View.Members[inc] = planning.MemberRecord{Rev: l.incomplete.unreadable[inc], Member: record.Member{Name: record.InstanceOf(inc), Session: record.SessionOf(inc)}}
 	l.idle = false
 }
 
@@ -229,7 +229,7 @@ func (l *Leader) addExpired(inc string) {
 func (l *Leader) suspectOwner(segment string, s registry.SessionID) {
 	for inc := range l.View.Plans[segment].Owners {
 		if record.SessionOf(inc) == s {
-			l.addIncarnation(inc)
+			l.incomplete.addIncarnation(inc)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func TestLeader_ChecksRecordsOfChangedIncarnationsOnly(t *testing.T) {
 		// checked returns the incarnations whose records a round compares with the view.
 		checked := func() (incs []string) {
 			require.True(t, w.l.updateView())
-			w.l.updateSuspects(time.Now(), func(inc string) bool {
+			w.l.incomplete.updateSuspects(time.Now(), func(inc string) bool {
 				incs = append(incs, inc)
 				return w.l.View.HasBothRecords(inc)
 			})
@@ -42,7 +42,7 @@ func TestLeader_ChecksRecordsOfChangedIncarnationsOnly(t *testing.T) {
 		}
 		suspects := func() []string {
 			time.Sleep(elector.MissingGrace)
-			return w.l.dueSuspects(time.Now())
+			return w.l.incomplete.dueSuspects(time.Now())
 		}
 		w.deliver(w.instances, registry.Snapshot, instances...)
 		w.deliver(w.members, registry.Snapshot, members...)
@@ -64,7 +64,7 @@ func TestLeader_ChecksRecordsOfChangedIncarnationsOnly(t *testing.T) {
 		w.deliver(w.instances, registry.Delta, instance(7))
 		w.deliver(w.members, registry.Delta, w.member(incarnation(8)), w.member("i009.another"))
 		assert.Len(t, checked(), 3)
-		w.l.removeIncarnation(incarnation(9))
+		w.l.incomplete.removeIncarnation(incarnation(9))
 		assert.Empty(t, suspects())
 		w.deliverDelete(w.members, w.l.Self.Keys.Member(incarnation(9)))
 		assert.Empty(t, checked(), "a reaped incarnation stays removed")
@@ -86,7 +86,7 @@ func TestLeader_ReadsRecordsOfManySuspectsAtOnce(t *testing.T) {
 		w.deliver(w.instances, registry.Snapshot)
 		w.deliver(w.members, registry.Snapshot, members...)
 		require.True(t, w.l.updateView())
-		w.l.updateSuspects(time.Now(), w.l.View.HasBothRecords)
+		w.l.incomplete.updateSuspects(time.Now(), w.l.View.HasBothRecords)
 		time.Sleep(elector.MissingGrace)
 
 		began := time.Now()
@@ -94,7 +94,7 @@ func TestLeader_ReadsRecordsOfManySuspectsAtOnce(t *testing.T) {
 		const requests = 3 // the instance key, the member record, the session
 		assert.Equal(t, requests*latency*expired/parallelReads, time.Since(began))
 		assert.Len(t, w.l.View.ExpiredMembers(), expired)
-		assert.Empty(t, w.l.dueSuspects(time.Now().Add(time.Hour)))
+		assert.Empty(t, w.l.incomplete.dueSuspects(time.Now().Add(time.Hour)))
 	})
 }
 
@@ -104,15 +104,15 @@ func TestLeader_AddsExpiredSuspectsAlthoughAnotherCannotBeRead(t *testing.T) {
 		reg := failingReads{memory.New().Client("leader"), w.l.Self.Keys.Member("b.B")}
 		w.l.Self.Reg, w.l.Elector, w.l.Progress = reg, &elector.Elector{}, &elector.Progress{}
 		for _, inc := range []string{"a.A", "b.B", "c.C"} {
-			w.l.addIncarnation(inc)
+			w.l.incomplete.addIncarnation(inc)
 		}
-		w.l.updateSuspects(time.Now(), w.l.View.HasBothRecords)
+		w.l.incomplete.updateSuspects(time.Now(), w.l.View.HasBothRecords)
 		time.Sleep(elector.MissingGrace)
 
 		require.ErrorIs(t, w.l.checkIncomplete(t.Context()), registry.ErrUnavailable)
 		assert.Equal(t, []string{"a.A", "c.C"}, w.l.View.ExpiredMembers())
 		require.NoError(t, w.l.checkIncomplete(t.Context()), "the suspect that cannot be read is not due in the next round")
-		assert.Equal(t, []string{"b.B"}, w.l.dueSuspects(time.Now().Add(elector.MissingGrace)))
+		assert.Equal(t, []string{"b.B"}, w.l.incomplete.dueSuspects(time.Now().Add(elector.MissingGrace)))
 	})
 }
 
@@ -138,14 +138,14 @@ func TestLeader_NamesSuspectsWhileTheirRecordsAreMissing(t *testing.T) {
 		session, err := reg.OpenSession(t.Context(), registry.SessionOptions{TTL: 24 * time.Hour})
 		require.NoError(t, err)
 		inc := record.Incarnation("a", session.ID())
-		w.l.addIncarnation(inc)
+		w.l.incomplete.addIncarnation(inc)
 		// named returns the incarnations that are named after the next read, and the time until then.
 		named := func() ([]string, time.Duration) {
 			began := time.Now()
-			w.l.updateSuspects(began, w.l.View.HasBothRecords)
-			time.Sleep(time.Until(w.l.nextDue()))
+			w.l.incomplete.updateSuspects(began, w.l.View.HasBothRecords)
+			time.Sleep(time.Until(w.l.incomplete.nextDue()))
 			require.NoError(t, w.l.checkIncomplete(t.Context()))
-			return w.l.namedIncomplete(), time.Since(began)
+			return w.l.incomplete.namedIncomplete(), time.Since(began)
 		}
 		keys := w.l.Self.Keys
 		member, err := record.Encode(record.Member{Name: "a", Session: session.ID()})

@@ -23,7 +23,7 @@ func (l *Leader) commitEndedPauses(ctx context.Context, ended []planning.EndedPa
 		}
 		items[e.Key] = batch.Items{Ops: []registry.Op{registry.Set(e.Key, e.Rev, value)}}
 	}
-	l.SetTask("writes", "ends of pauses")
+	l.Progress.SetTask("writes", "ends of pauses")
 	_, err := applyParts(ctx, l, term, ended, func(e planning.EndedPause) batch.Items { return items[e.Key] }, l.recordEndedPause)
 	return err
 }

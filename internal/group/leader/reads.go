@@ -28,14 +28,14 @@ func (l *Leader) DecideWithReads(ctx context.Context, now record.Instant) (plann
 	l.View.Absences = l.measureAbsences()
 	var parts map[string][]string
 	for {
-		l.SetTask("fresh reads", "claims")
+		l.Progress.SetTask("fresh reads", "claims")
 		if err := l.readClaimsOfEach(ctx, wanted); err != nil {
 			return planning.Decision{}, err
 		}
 		if err := l.readParts(ctx, parts); err != nil {
 			return planning.Decision{}, err
 		}
-		l.SetTask("planning", "")
+		l.Progress.SetTask("planning", "")
 		d, err := l.runPlanning(ctx)
 		if err != nil {
 			return planning.Decision{}, err
@@ -135,10 +135,8 @@ func (l *Leader) readClaims(ctx context.Context, incarnation string) (planning.F
 	for _, e := range listing.Entries {
 		l.addClaims(out, e)
 	}
-	for key := range l.foreign {
-		if key.Dir() == l.Self.Keys.ClaimsOf(incarnation) {
-			out.Unreadable[key.Name()] = true
-		}
+	for _, segment := range l.Edits.foreignIn(l.Self.Keys.ClaimsOf(incarnation)) {
+		out.Unreadable[segment] = true
 	}
 	return out, nil
 }

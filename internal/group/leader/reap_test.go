@@ -22,7 +22,7 @@ func TestLeader_ReapsExpiredIncarnationsOnly(t *testing.T) {
 	require.NoError(t, err)
 	joined, err := reg.OpenSession(t.Context(), registry.SessionOptions{})
 	require.NoError(t, err)
-	l := &Leader{Progress: &elector.Progress{}, Restorer: NewRestorer(), Self: elector.Self{Reg: reg, Keys: keys}, Log: slog.New(slog.DiscardHandler), View: planning.View{Keys: keys, Members: map[string]planning.MemberRecord{}}}
+	l := &Leader{Progress: &elector.Progress{}, Self: elector.Self{Reg: reg, Keys: keys}, Log: slog.New(slog.DiscardHandler), View: planning.View{Keys: keys, Members: map[string]planning.MemberRecord{}}}
 
 	var reapings []planning.Reaping
 	for _, incarnation := range []string{"b." + string(joined.ID()), "c.C"} {
@@ -99,12 +99,13 @@ func newViewFixture(t *testing.T) *viewFixture {
 		members:   feed.New(keys.Members(), log, func(e registry.Entry) (record.Member, error) { return record.Decode[record.Member](e.Value) }),
 	}
 	w.l = &Leader{
-		Self: elector.Self{Keys: keys}, Log: log, Restorer: NewRestorer(), Nudge: make(chan struct{}, 1), BrokenPlans: map[string]bool{},
+		Self: elector.Self{Keys: keys}, Log: log, Nudge: make(chan struct{}, 1), BrokenPlans: map[string]bool{},
 		View: planning.View{
 			Live: map[registry.SessionID]bool{}, Members: map[string]planning.MemberRecord{}, JustJoined: map[string]bool{},
 			Jobs: map[string]planning.JobRecord{}, Control: map[string]planning.ControlRecord{}, Plans: map[string]planning.PlanRecord{},
 		},
 	}
+	w.l.Edits = NewEdits(nil, keys, log)
 	wake := w.l.wakeUp
 	w.l.instances, w.l.members = w.instances.NewReader(wake), w.members.NewReader(wake)
 	jobs, controlled, plans := feed.New[planning.JobRecord](keys.Jobs(), log, nil), feed.New[controls](keys.Controls(), log, nil), feed.New[*record.Plan](keys.Plans(), log, nil)

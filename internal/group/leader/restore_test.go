@@ -19,26 +19,27 @@ import (
 func TestLeader_KnowsItsOwnWrites(t *testing.T) {
 	known := &record.Plan{Job: "job"}
 	offering := planning.MemberRecord{Member: record.Member{Jobs: []string{"job"}}}
-	l := &Leader{Log: slog.New(slog.DiscardHandler), synced: true, Restorer: NewRestorer(), View: planning.View{
+	l := &Leader{Log: slog.New(slog.DiscardHandler), synced: true, View: planning.View{
 		Term: registry.Rev{Seq: 10}, Plans: map[string]planning.PlanRecord{"job": {Rev: registry.Rev{Seq: 20}, Plan: known}}, EditedPlans: map[string]bool{},
 		Live: map[registry.SessionID]bool{"A": true}, Members: map[string]planning.MemberRecord{"a.A": offering},
 	}}
+	l.Edits = NewEdits(nil, record.Keys{}, l.Log)
 	written := func(seq uint64) feed.Update[*record.Plan] {
 		return feed.Update[*record.Plan]{Name: "job", Rev: registry.Rev{Seq: seq}, Value: &record.Plan{Job: "job"}}
 	}
-	assert.False(t, l.detectPlanEdit(written(9)), "written by an earlier leader")
-	l.unsure["job"] = true
-	assert.False(t, l.detectPlanEdit(written(21)), "the leader's own transaction of unknown outcome may have written it")
-	assert.True(t, l.detectPlanEdit(written(22)), "the unknown outcome excuses one change")
+	assert.False(t, l.Edits.detectPlanEdit(&l.View, written(9), l.synced), "written by an earlier leader")
+	l.Edits.recordUnknown("job")
+	assert.False(t, l.Edits.detectPlanEdit(&l.View, written(21), l.synced), "the leader's own transaction of unknown outcome may have written it")
+	assert.True(t, l.Edits.detectPlanEdit(&l.View, written(22), l.synced), "the unknown outcome excuses one change")
 	assert.Same(t, known, l.View.Plans["job"].Plan)
 	assert.EqualValues(t, 22, l.View.Plans["job"].Rev.Seq)
 	l.recordPlan(planning.Change{Segment: "job", Plan: known}, registry.Rev{Seq: 30})
 	assert.Empty(t, l.View.EditedPlans)
-	assert.False(t, l.detectPlanEdit(written(30)))
-	assert.False(t, l.detectPlanEdit(written(25)), "an earlier write of this term, delivered late")
-	assert.True(t, l.detectPlanEdit(feed.Update[*record.Plan]{Name: "job", Deleted: true}))
+	assert.False(t, l.Edits.detectPlanEdit(&l.View, written(30), l.synced))
+	assert.False(t, l.Edits.detectPlanEdit(&l.View, written(25), l.synced), "an earlier write of this term, delivered late")
+	assert.True(t, l.Edits.detectPlanEdit(&l.View, feed.Update[*record.Plan]{Name: "job", Deleted: true}, l.synced))
 	l.View.Live = nil
-	assert.False(t, l.detectPlanEdit(feed.Update[*record.Plan]{Name: "job", Deleted: true}), "no live instance offers the job")
+	assert.False(t, l.Edits.detectPlanEdit(&l.View, feed.Update[*record.Plan]{Name: "job", Deleted: true}, l.synced), "no live instance offers the job")
 }
 
 // restoring returns a leader that has observed no definition, or an old one, of a job in force.
@@ -56,12 +57,13 @@ func restoring(t *testing.T) (l *Leader, reg registry.Registry, key registry.Key
 		require.NoError(t, err)
 		return rev
 	}
-	l = &Leader{Self: elector.Self{Reg: reg, Keys: keys}, Log: slog.New(slog.DiscardHandler), Progress: &elector.Progress{}, Nudge: make(chan struct{}, 1), Restorer: NewRestorer(), View: planning.View{
+	l = &Leader{Self: elector.Self{Reg: reg, Keys: keys}, Log: slog.New(slog.DiscardHandler), Progress: &elector.Progress{}, Nudge: make(chan struct{}, 1), View: planning.View{
 		Term: term, Jobs: map[string]planning.JobRecord{},
 		Plans:   map[string]planning.PlanRecord{"job": {Rev: create(keys.Plan("job")), Plan: &record.Plan{Job: "job", Epochs: []record.Epoch{e}}}},
 		Live:    map[registry.SessionID]bool{"A": true},
 		Members: map[string]planning.MemberRecord{"a.A": {Rev: create(keys.Member("a.A")), Member: record.Member{Jobs: []string{"job"}}}},
 	}}
+	l.Edits = NewEdits(reg, keys, l.Log)
 	l.jobs = feed.New[planning.JobRecord](keys.Jobs(), l.Log, nil).NewReader(func() {})
 	return l, reg, key
 }
@@ -71,7 +73,7 @@ func TestRestore_Guards(t *testing.T) {
 		l, reg, key := restoring(t)
 		_, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Set(l.Self.Keys.Leader(), l.View.Term, []byte("{}"))}})
 		require.NoError(t, err)
-		require.ErrorIs(t, l.restoreDefinitions(t.Context()), elector.ErrTermOver)
+		require.ErrorIs(t, l.restoreRecords(t.Context()), elector.ErrTermOver)
 		_, err = reg.Get(t.Context(), key, registry.ReadOptions{})
 		assert.ErrorIs(t, err, registry.ErrNotFound)
 	})
@@ -81,14 +83,14 @@ func TestRestore_Guards(t *testing.T) {
 		require.NoError(t, err)
 		newest, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Set(key, first, []byte(`newest`))}})
 		require.NoError(t, err)
-		require.NoError(t, l.restoreDefinitions(t.Context()), "the stored definition was not observed")
+		require.NoError(t, l.restoreRecords(t.Context()), "the stored definition was not observed")
 		l.View.Jobs["job"] = planning.JobRecord{Rev: first, Job: record.Job{Revision: 1}}
-		require.NoError(t, l.restoreDefinitions(t.Context()), "an older definition was observed")
+		require.NoError(t, l.restoreRecords(t.Context()), "an older definition was observed")
 		stays, err := reg.Get(t.Context(), key, registry.ReadOptions{})
 		require.NoError(t, err)
 		assert.Equal(t, newest, stays.Modified)
 		l.View.Jobs["job"] = planning.JobRecord{Rev: newest, Job: record.Job{Revision: 1}}
-		require.NoError(t, l.restoreDefinitions(t.Context()))
+		require.NoError(t, l.restoreRecords(t.Context()))
 		stored, err := reg.Get(t.Context(), key, registry.ReadOptions{})
 		require.NoError(t, err)
 		assert.Contains(t, string(stored.Value), `"revision":2`)
@@ -101,17 +103,17 @@ func TestRestore_LeavesAForgottenJob(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			l, reg, key := restoring(t)
 			logs := &coordtest.Logbook{}
-			l.Log = slog.New(slog.NewTextHandler(logs, nil))
+			l.Edits.log = slog.New(slog.NewTextHandler(logs, nil))
 			op := registry.Delete(l.Self.Keys.Plan("job"), l.View.Plans["job"].Rev)
 			if what == "that no instance offers any more" {
 				op = registry.Set(l.Self.Keys.Member("a.A"), l.View.Members["a.A"].Rev, []byte("withdrawn"))
 			}
 			_, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{op}})
 			require.NoError(t, err)
-			require.NoError(t, l.restoreDefinitions(t.Context()))
+			require.NoError(t, l.restoreRecords(t.Context()))
 			_, err = reg.Get(t.Context(), key, registry.ReadOptions{})
 			require.ErrorIs(t, err, registry.ErrNotFound)
-			assert.True(t, l.restoreRefused, "the leader tries again when its view changes")
+			assert.True(t, l.Edits.refused, "the leader tries again when its view changes")
 			assert.Empty(t, logs.String())
 		})
 	}
@@ -123,9 +125,9 @@ func TestRestore_AfterADeletedPlan(t *testing.T) {
 	observeDeletion := func(t *testing.T, l *Leader, rev registry.Rev) {
 		l.synced, l.View.EditedPlans = true, map[string]bool{}
 		l.View.Plans["job"] = planning.PlanRecord{Rev: rev, Plan: l.View.Plans["job"].Plan}
-		require.True(t, l.detectPlanEdit(feed.Update[*record.Plan]{Name: "job", Deleted: true}))
+		require.True(t, l.Edits.detectPlanEdit(&l.View, feed.Update[*record.Plan]{Name: "job", Deleted: true}, l.synced))
 		require.NoError(t, l.restoreRecords(t.Context()))
-		assert.Empty(t, l.deleted)
+		assert.Empty(t, l.Edits.deleted)
 	}
 	define := func(t *testing.T, reg registry.Registry, key registry.Key) registry.Rev {
 		rev, err := reg.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create(key, []byte(`{"name":"job","revision":1,"shards":4}`))}})

@@ -23,7 +23,7 @@ func (l *Leader) commitRetirements(ctx context.Context, retirements []planning.R
 	if len(retirements) == 0 {
 		return nil
 	}
-	l.SetTask("writes", "retirements")
+	l.Progress.SetTask("writes", "retirements")
 	changed, err := l.deleteStates(ctx, retirements, term)
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func applyParts[T any](ctx context.Context, l *Leader, term []registry.Cond, par
 		case err != nil:
 			return nil, err
 		default:
-			l.RecordAnswer()
+			l.Progress.RecordAnswer()
 			l.LastCommit = max(l.LastCommit, rev.Seq)
 			for _, part := range ld.Parts {
 				done(part, rev)
@@ -104,7 +104,7 @@ func applyParts[T any](ctx context.Context, l *Leader, term []registry.Cond, par
 // recordRetirement removes a retired job from the view without waiting for the events.
 func (l *Leader) recordRetirement(r planning.Retirement, _ registry.Rev) {
 	if old, ok := l.View.Jobs[r.Segment]; ok {
-		l.retired[r.Segment] = retiredJob{old, time.Now()}
+		l.Edits.recordRetired(r.Segment, old)
 	}
 	delete(l.View.Plans, r.Segment)
 	delete(l.View.Jobs, r.Segment)
@@ -123,16 +123,16 @@ type retiredJob struct {
 // the definition stored, so that it stores none, may join that much later: it may wait for its name.
 const keepRetired = 10 * time.Minute
 
-// restoreRetired returns the definitions, of jobs deleted lately, that are to be stored again: an instance offers such a
+// findRetiredDefinitions returns the definitions, of jobs deleted lately, that are to be stored again: an instance offers such a
 // job, and has stored no definition of its own. The job is a new one.
-func (l *Leader) restoreRetired() (parts []restoredDefinition, err error) {
-	for _, seg := range slices.Sorted(maps.Keys(l.retired)) {
-		old, key := l.retired[seg], l.Self.Keys.Job(seg)
-		if _, stored := l.View.Jobs[seg]; stored || time.Since(old.at) > keepRetired {
-			delete(l.retired, seg)
+func (e *Edits) findRetiredDefinitions(v *planning.View) (parts []restoredDefinition, err error) {
+	for _, seg := range slices.Sorted(maps.Keys(e.retired)) {
+		old, key := e.retired[seg], e.keys.Job(seg)
+		if _, stored := v.Jobs[seg]; stored || time.Since(old.at) > keepRetired {
+			delete(e.retired, seg)
 			continue
 		}
-		if l.badJobs[seg] || l.foreign[key] || !l.View.IsOffered(old.Name) {
+		if !e.isWritable(seg) || !v.IsOffered(old.Name) {
 			continue
 		}
 		value, err := record.Encode(old.Def)
@@ -141,7 +141,7 @@ func (l *Leader) restoreRetired() (parts []restoredDefinition, err error) {
 		}
 		parts = append(parts, restoredDefinition{
 			JobRecord: planning.JobRecord{Def: old.Def, Job: old.Job}, job: old.Job, op: registry.Create(key, value),
-			conds: l.offerCondition(old.Name), retired: true,
+			conds: e.offerCondition(v, old.Name), retired: true,
 		})
 	}
 	return parts, nil

@@ -47,13 +47,14 @@ func TestRetirements_Guards(t *testing.T) {
 			return err == nil
 		}}
 		w.l = &Leader{
-			Self: elector.Self{Reg: reg, Keys: keys}, Log: slog.New(slog.DiscardHandler), Progress: &elector.Progress{}, Nudge: make(chan struct{}, 1), Restorer: NewRestorer(),
+			Self: elector.Self{Reg: reg, Keys: keys}, Log: slog.New(slog.DiscardHandler), Progress: &elector.Progress{}, Nudge: make(chan struct{}, 1),
 			View: planning.View{
 				Keys: keys, Term: w.put(keys.Leader(), registry.Rev{}, "term"), Now: 1_000_000_000,
 				Group:   planning.GroupRecord{GroupControl: &record.GroupControl{}},
 				Control: map[string]planning.ControlRecord{}, Jobs: map[string]planning.JobRecord{}, Plans: map[string]planning.PlanRecord{},
 			},
 		}
+		w.l.Edits = NewEdits(reg, keys, w.l.Log)
 		for _, job := range []string{"one", "bare"} {
 			c := &record.Control{Job: job, Retiring: &record.Act{What: "retire"}}
 			w.l.View.Control[job] = planning.ControlRecord{Rev: w.put(keys.Control(job), registry.Rev{}, c), Control: c}

@@ -38,7 +38,7 @@ func (l *Leader) updateView() bool {
 	changed := false
 	synced := l.instances.Drain(func(n feed.Update[registry.SessionID]) {
 		changed = true
-		l.observeInstance(n)
+		l.incomplete.observeInstance(n)
 	})
 	if changed {
 		l.idle = false
@@ -53,13 +53,13 @@ func (l *Leader) updateView() bool {
 			return
 		}
 		l.noteJustJoined(n)
-		l.observeMember(n)
+		l.incomplete.observeMember(n)
 		applyUpdate(l, l.View.Members, n, planning.MemberRecord{Rev: n.Rev, Member: n.Value})
 		l.observeClock(n)
 	}) && synced
 	synced = l.jobs.Drain(func(n feed.Update[planning.JobRecord]) {
 		applyUpdate(l, l.View.Jobs, n, n.Value)
-		setMembership(l.badJobs, n.Name, n.Unreadable)
+		setMembership(l.Edits.badJobs, n.Name, n.Unreadable)
 	}) && synced
 	synced = l.controls.Drain(func(n feed.Update[controls]) {
 		if n.Name == record.GroupSegment {
@@ -72,11 +72,12 @@ func (l *Leader) updateView() bool {
 			return
 		}
 		applyUpdate(l, l.View.Control, n, planning.ControlRecord{Rev: n.Rev, Control: n.Value.job})
-		setMembership(l.badControls, n.Name, n.Unreadable)
+		setMembership(l.Edits.badControls, n.Name, n.Unreadable)
 	}) && synced
 	synced = l.ends.Drain(l.observeEnds) && synced
 	synced = l.plans.Drain(func(n feed.Update[*record.Plan]) {
-		if l.detectPlanEdit(n) {
+		if l.Edits.detectPlanEdit(&l.View, n, l.synced) {
+			l.idle, l.LastCommit = false, max(l.LastCommit, n.Rev.Seq)
 			return
 		}
 		delete(l.View.EditedPlans, n.Name)
@@ -88,7 +89,7 @@ func (l *Leader) updateView() bool {
 			feed.LogUnreadable(l.Log, slog.LevelError, l.Self.Keys.Plan(n.Name), n.Err)
 		}
 	}) && synced
-	l.View.UnreadablePlans, l.View.UnreadableInputs = l.unreadablePlans(), l.unreadableInputs()
+	l.View.UnreadablePlans, l.View.UnreadableInputs = l.Edits.unreadablePlans(l.BrokenPlans), l.Edits.unreadableInputs()
 	l.synced = l.synced || synced
 	return synced
 }

@@ -8,10 +8,16 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
+// hasServed reports whether it is time to clear served parts of the plan.
+func (p *jobPlanner) hasServed() bool { return p.SlowTick && isClearable(p.prev.Plan) }
+
 // clearServed removes served parts from the plan: pending re-runs that were claimed,
 // triggers that all their shards have claimed, cancelled runs that have ended, and epochs in which nothing is due. It requires
-// reads of all owners' claims.
+// reads of all owners' claims, so it waits for a slow tick unless the plan lacks room.
 func (p *jobPlanner) clearServed() {
+	if !p.SlowTick && !p.needsRoom || !isClearable(p.next) {
+		return
+	}
 	progress := JobProgress{Watermarks: p.next.Watermarks}
 	if p.next.Fires != nil {
 		for _, run := range p.next.Fires.Open {
@@ -61,7 +67,7 @@ func (p *jobPlanner) clearReruns(inc string, l FreshRead) {
 		return
 	}
 	pending := p.next.Reruns.Within(p.next.Owners[inc])
-	pending = slices.DeleteFunc(pending, func(g record.RunGroup) bool { return p.keepsFire(g.Fire) })
+	pending = slices.DeleteFunc(pending, func(g record.RunGroup) bool { return p.keepsFireWithReads(g.Fire) })
 	claimed := pending.Shards().Minus(due.Unclaimed(pending, item.Watermarks).Shards())
 	if claimed.IsZero() {
 		return
@@ -76,7 +82,7 @@ func (p *jobPlanner) clearTriggers(progress *JobProgress) {
 		if e, ok := p.next.Epoch(t.Epoch); ok {
 			targets = due.TriggerTargets(t, e)
 		}
-		if !t.IsPast() && p.keepsFire(t.At) || !progress.TriggerServed(t, targets) {
+		if !t.IsPast() && p.keepsFireWithReads(t.At) || !progress.TriggerServed(t, targets) {
 			return false
 		}
 		p.explainUpkeep("clear trigger %d", t.Number)

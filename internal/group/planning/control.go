@@ -5,6 +5,12 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
+// hasNewIntent reports whether operators want something else than the plan has.
+func (p *jobPlanner) hasNewIntent() bool {
+	c, ok := p.Control[p.segment]
+	return ok && !c.Disabled.Equal(p.prev.Disabled) || !p.isHeldAsWanted(p.prev.Plan)
+}
+
 // applyControl copies the intent of operators into the plan. Every claim is conditional on
 // the plan, so a pause and a disabled shard take effect between two commits.
 func (p *jobPlanner) applyControl() {
@@ -74,8 +80,11 @@ func (p *jobPlanner) acceptRequests() {
 	p.change.ops = append(p.change.ops, registry.Set(p.Keys.Control(p.segment), c.Rev, value))
 }
 
-// hasRequests reports whether a control record holds something that acceptRequests moves.
-func hasRequests(c *record.Control) bool { return len(c.Triggers)+len(c.Cancels)+len(c.Backfills) > 0 }
+// hasRequests reports whether the control record holds something that acceptRequests moves.
+func (p *jobPlanner) hasRequests() bool {
+	c, ok := p.Control[p.segment]
+	return ok && len(c.Triggers)+len(c.Cancels)+len(c.Backfills) > 0
+}
 
 // acceptTriggers moves the triggers in the control record into the plan.
 func (p *jobPlanner) acceptTriggers(rest *record.Control) (accepted bool) {

@@ -21,11 +21,12 @@ func Decide(v *View) Decision {
 		retired[seg] = true
 		d.Retirements = append(d.Retirements, r.retire(seg))
 	}
+	p := jobPlanner{round: r}
 	for i, seg := range segments {
 		if retired[seg] {
 			continue // its plan is deleted
 		}
-		if c, ok := r.planJob(seg, r.explainTarget(seg, targets[i])); ok {
+		if c, ok := p.planJob(seg, r.explainTarget(seg, targets[i])); ok {
 			d.Changes = append(d.Changes, c)
 		}
 	}

@@ -45,6 +45,18 @@ func (p *jobPlanner) applyDefinition() {
 	}
 }
 
+// hasEpochToChange reports whether the last epoch ends, or another is to begin.
+func (p *jobPlanner) hasEpochToChange() bool {
+	last := p.prev.Last()
+	switch {
+	case p.prev.Paused:
+		return false
+	case p.prev.Stopped: // its last epoch has ended; the resume resets the job
+		return p.hasNewDefinition(last)
+	}
+	return last.Until != 0 || p.isResetDue(p.prev.Plan) || p.hasNewDefinition(last)
+}
+
 // hasNewDefinition reports whether the stored definition is to replace that of the last epoch.
 func (p *jobPlanner) hasNewDefinition(last *record.Epoch) bool {
 	job, ok := p.Jobs[p.segment]

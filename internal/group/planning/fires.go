@@ -27,17 +27,15 @@ func (p *jobPlanner) trackFires() {
 	p.endFires()
 }
 
-// hasFiresToPlan reports whether trackFires or followFires has something to do.
-func (p *jobPlanner) hasFiresToPlan() bool {
-	prev := p.prev
-	if p.tracksFires() != (prev.Fires != nil) || prev.Fires != nil && len(p.findEndedFires(p.segment)) > 0 {
-		return true
-	}
-	after := prev.Last().Job().After
-	if (after != nil) != (prev.Followed != nil) {
-		return true
-	}
-	return after != nil && len(p.findFollowedFires(prev.Plan, after)) > 0
+// hasFiresToTrack reports whether the tracking begins or ends, or a fire has ended.
+func (p *jobPlanner) hasFiresToTrack() bool {
+	return p.tracksFires() != (p.prev.Fires != nil) || p.prev.Fires != nil && len(p.findEndedFiresWithReads(p.segment)) > 0
+}
+
+// hasFiresToFollow reports whether the job begins or ends to follow others, or one of their fires has ended.
+func (p *jobPlanner) hasFiresToFollow() bool {
+	after := p.prev.Last().Job().After
+	return (after != nil) != (p.prev.Followed != nil) || after != nil && len(p.findFollowedFires(p.prev.Plan, after)) > 0
 }
 
 // tracksFires reports whether a job in force follows this one.
@@ -48,7 +46,7 @@ func (p *jobPlanner) endFires() {
 	if p.prev.Fires == nil {
 		return
 	}
-	ended := p.findEndedFires(p.segment)
+	ended := p.findEndedFiresWithReads(p.segment)
 	if len(ended) == 0 {
 		return
 	}
@@ -74,14 +72,14 @@ func (p *jobPlanner) endFires() {
 	p.next.Fires = &fires
 }
 
-// findEndedFires returns the fires of a job that have ended and are not on record as such, in order. A fire has ended
+// findEndedFiresWithReads returns the fires of a job that have ended and are not on record as such, in order. A fire has ended
 // when all earlier ones have. A round looks for them once: they follow from the View.
-func (r *round) findEndedFires(segment string) record.FireRuns {
+func (r *round) findEndedFiresWithReads(segment string) record.FireRuns {
 	ended, ok := r.endedFires[segment]
 	if !ok {
 		plan := r.Plans[segment]
 		ended = r.findOpenFires(segment, plan)
-		if i := slices.IndexFunc(ended, func(run record.FireRun) bool { return !r.hasEnded(segment, plan, run.At, nil) }); i >= 0 {
+		if i := slices.IndexFunc(ended, func(run record.FireRun) bool { return !r.hasEndedWithReads(segment, plan, run.At, nil) }); i >= 0 {
 			ended = ended[:i]
 		}
 		r.endedFires[segment] = ended
@@ -98,12 +96,12 @@ func (r *round) findOpenFires(segment string, plan PlanRecord) record.FireRuns {
 	return slices.DeleteFunc(slices.Clone(open.After(plan.Fires.Through)), func(run record.FireRun) bool { return run.At < plan.Fires.From })
 }
 
-// hasEnded reports whether all runs with instants up to at have ended: no owner has one in progress, none is
+// hasEndedWithReads reports, and requests the reads that it lacks to report, whether all runs with instants up to at have ended: no owner has one in progress, none is
 // pending, and no fire is due or can still come. Path holds the jobs that follow this one and ask for it.
 //
 // Before a new definition, the end of the last epoch may still move beyond fires that were claimed after it.
-func (r *round) hasEnded(segment string, plan PlanRecord, at record.Instant, path []string) bool {
-	if !r.haveEnded(plan, at, r.Ends[segment]) || r.mayFollow(segment, plan, at, path) {
+func (r *round) hasEndedWithReads(segment string, plan PlanRecord, at record.Instant, path []string) bool {
+	if !r.hasEndedByClaims(plan, at, r.Ends[segment]) || r.mayFollowWithReads(segment, plan, at, path) {
 		return false
 	}
 	if until := plan.Last().Until; until != 0 && at >= until && !plan.Paused && !plan.Stopped {
@@ -123,7 +121,7 @@ func (r *round) hasEnded(segment string, plan PlanRecord, at record.Instant, pat
 		}
 		claims[inc] = l.claimsOf(segment)
 	}
-	return !missing && r.haveEnded(plan, at, claims)
+	return !missing && r.hasEndedByClaims(plan, at, claims)
 }
 
 // mayHideClaims reports whether owners may have claimed fires up to an instant that belong to no epoch of the plan and
@@ -145,8 +143,8 @@ func mayHideClaims(plan *record.Plan, at record.Instant) bool {
 	return false
 }
 
-// haveEnded is hasEnded by given claims of the owners.
-func (r *round) haveEnded(plan PlanRecord, at record.Instant, claims EndsOfJob) bool {
+// hasEndedByClaims is hasEndedWithReads by given claims of the owners.
+func (r *round) hasEndedByClaims(plan PlanRecord, at record.Instant, claims EndsOfJob) bool {
 	watermarks := plan.Watermarks
 	isOpen := func(g record.RunGroup) bool { return g.Fire <= at && !plan.RunsPastFire(g.Ref) }
 	for inc, owned := range plan.Owners {
@@ -170,8 +168,8 @@ func (r *round) haveEnded(plan PlanRecord, at record.Instant, claims EndsOfJob) 
 	return !slices.ContainsFunc(plan.Epochs, func(e record.Epoch) bool { return r.hasUnclaimed(&e, watermarks, plan.Fires.From, at) })
 }
 
-// mayFollow reports whether a job may still follow a fire with an instant up to at, which then becomes a fire of it.
-func (r *round) mayFollow(segment string, plan PlanRecord, at record.Instant, path []string) bool {
+// mayFollowWithReads reports, with the reads that hasEndedWithReads requests, whether a job may still follow a fire with an instant up to at, which then becomes a fire of it.
+func (r *round) mayFollowWithReads(segment string, plan PlanRecord, at record.Instant, path []string) bool {
 	after := plan.Last().Job().After
 	if after == nil || plan.Followed == nil || slices.Contains(path, segment) {
 		return false
@@ -189,7 +187,7 @@ func (r *round) mayFollow(segment string, plan PlanRecord, at record.Instant, pa
 		if open := r.findOpenFires(followed, parent); len(open) > 0 && open[0].At <= at {
 			return true
 		}
-		return at > parent.Fires.Through && !r.hasEnded(followed, parent, at, path)
+		return at > parent.Fires.Through && !r.hasEndedWithReads(followed, parent, at, path)
 	})
 }
 
@@ -241,7 +239,7 @@ func (p *jobPlanner) earliestTrigger() record.Instant {
 
 // endedThrough returns the instant of the last fire that is on record as ended, or that this decision puts there.
 func (r *round) endedThrough(segment string) record.Instant {
-	if ended := r.findEndedFires(segment); len(ended) > 0 {
+	if ended := r.findEndedFiresWithReads(segment); len(ended) > 0 {
 		return ended[len(ended)-1].At
 	}
 	return r.Plans[segment].Fires.Through
@@ -282,10 +280,10 @@ func (p *jobPlanner) isOpenFire(at record.Instant) bool {
 	return f != nil && at >= f.From && at > f.Through
 }
 
-// keepsFire reports whether the plan keeps the releases, triggers and re-runs of a fire: it is open, and copies of claims do
+// keepsFireWithReads reports whether the plan keeps the releases, triggers and re-runs of a fire: it is open, and copies of claims do
 // not show its end. A fire that all shards have skipped ends without a record.
-func (p *jobPlanner) keepsFire(at record.Instant) bool {
-	return p.isOpenFire(at) && (p.prev.Fires == nil || !p.hasEnded(p.segment, p.prev, at, nil))
+func (p *jobPlanner) keepsFireWithReads(at record.Instant) bool {
+	return p.isOpenFire(at) && (p.prev.Fires == nil || !p.hasEndedWithReads(p.segment, p.prev, at, nil))
 }
 
 // foldFires writes into the plan which fires an owner has run for shards that it loses.

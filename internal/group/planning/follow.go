@@ -234,7 +234,7 @@ func (p *jobPlanner) clearReleased(progress *JobProgress) {
 				return part.Epoch < e.Number || part.Epoch == e.Number && part.Fire < r.At
 			})
 		}
-		served = countUntil(e.Released[:served], func(r record.Release) bool { return p.keepsFire(r.At) })
+		served = countUntil(e.Released[:served], func(r record.Release) bool { return p.keepsFireWithReads(r.At) })
 		if served > 0 {
 			e.Released = slices.Clone(e.Released[served:])
 			p.explainUpkeep("clear %d released fires of epoch %d", served, e.Number)

@@ -5,14 +5,37 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// planJob returns the change that a job's plan needs, if any.
-func (r *round) planJob(segment string, t target) (Change, bool) {
-	p := jobPlanner{round: r, segment: segment, target: t, change: Change{Segment: segment}}
-	prev, ok := r.Plans[segment]
+// part is a part of planning a job. It changes the next plan, and can say by the previous one whether it would.
+type part struct {
+	isNeeded func(*jobPlanner) bool
+	apply    func(*jobPlanner)
+}
+
+// parts are the parts of planning a job in the order in which they change its plan.
+var parts = [...]part{
+	{(*jobPlanner).isOfferedAgain, (*jobPlanner).endUnoffered},
+	{(*jobPlanner).hasNewIntent, (*jobPlanner).applyControl},
+	{(*jobPlanner).hasEpochToChange, (*jobPlanner).applyDefinition}, // a resume has begun the new epoch already
+	{(*jobPlanner).hasRequests, (*jobPlanner).acceptRequests},       // of the epochs that there are now
+	{(*jobPlanner).hasExpiredClaims, (*jobPlanner).absorbExpired},
+	{(*jobPlanner).hasShardsToMove, (*jobPlanner).failOverExpired}, // an expired owner is no target owner, unless it is awaited
+	{(*jobPlanner).hasShardsToMove, (*jobPlanner).moveShards},      // and assigns the shards that the failover frees
+	{(*jobPlanner).hasFiresToTrack, (*jobPlanner).trackFires},      // of what moves and failovers have folded in
+	{(*jobPlanner).hasFiresToFollow, (*jobPlanner).followFires},
+	{(*jobPlanner).isNoLongerOffered, (*jobPlanner).beginUnoffered}, // after the last owner has left
+	{(*jobPlanner).hasServed, (*jobPlanner).clearServed},            // after the parts that may lack room in the plan
+	{(*jobPlanner).hasNewProblem, (*jobPlanner).writeProblem},       // after all that may add one
+}
+
+// planJob returns the change that a job's plan needs, if any. One jobPlanner plans all jobs, one after another: calls by
+// parts would have each planner allocated, and a leader of ten thousand jobs plans them in each decision.
+func (p *jobPlanner) planJob(segment string, t target) (Change, bool) {
+	*p = jobPlanner{round: p.round, segment: segment, target: t, change: Change{Segment: segment}}
+	prev, ok := p.Plans[segment]
 	if !ok {
 		return p.createPlan()
 	}
-	if r.EditedPlans[segment] {
+	if p.EditedPlans[segment] {
 		return p.restorePlan()
 	}
 	if p.prev = prev; p.isSettled() {
@@ -20,59 +43,25 @@ func (r *round) planJob(segment string, t target) (Change, bool) {
 	}
 	p.next = prev.Clone()
 	p.change.rev, p.change.Plan = prev.Rev, p.next
-	p.endUnoffered()
-	p.applyControl()
-	p.applyDefinition()
-	p.acceptRequests()
-	p.absorbExpired()
-	p.failOverExpired()
-	p.moveShards()
-	p.trackFires()
-	p.followFires()
-	p.beginUnoffered()
-	if (p.SlowTick || p.needsRoom) && isClearable(p.next) {
-		p.clearServed()
+	for i := range parts { // all of them: one part may call for another, as a resume for a release
+		parts[i].apply(p)
 	}
-	p.writeProblem()
 	return p.change, len(p.change.Why)+len(p.change.Upkeep) > 0
 }
 
 // isSettled reports whether the plan needs no change. It makes no copy of the plan: a leader of
 // ten thousand jobs finds nearly all of them settled each time.
 func (p *jobPlanner) isSettled() bool {
-	prev := p.prev
-	if p.SlowTick && isClearable(prev.Plan) || p.hasExpiredClaims() || prev.Problem != p.target.problem ||
-		!prev.Frozen.IsZero() || len(prev.Owners) != len(p.target.owners) {
-		return false
-	}
-	if p.hasFiresToPlan() {
-		return false
-	}
-	for inc, want := range p.target.owners {
-		if !want.Equal(prev.Owners[inc]) {
+	for i := range parts {
+		if parts[i].isNeeded(p) {
 			return false
 		}
 	}
-	if p.target.unoffered != (prev.Unoffered != 0) {
-		return false
-	}
-	if !p.isHeldAsWanted(prev.Plan) {
-		return false
-	}
-	if c, ok := p.Control[p.segment]; ok && (!c.Disabled.Equal(prev.Disabled) || hasRequests(c.Control)) {
-		return false
-	}
-	if prev.Paused {
-		return true
-	}
-	if prev.Stopped {
-		return !p.hasNewDefinition(prev.Last())
-	}
-	if p.isResetDue(prev.Plan) {
-		return false
-	}
-	return prev.Last().Until == 0 && !p.hasNewDefinition(prev.Last())
+	return true
 }
+
+// hasNewProblem reports whether the assignment found another problem than the plan names.
+func (p *jobPlanner) hasNewProblem() bool { return p.prev.Problem != p.target.problem }
 
 // createPlan makes the first plan of a job once a live member offers it, even one that may not own
 // its shards: its fires count from then on.

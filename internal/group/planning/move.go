@@ -5,6 +5,19 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
+// hasShardsToMove reports whether shards are frozen, or owned by others than their target owners.
+func (p *jobPlanner) hasShardsToMove() bool {
+	if !p.prev.Frozen.IsZero() || len(p.prev.Owners) != len(p.target.owners) {
+		return true
+	}
+	for inc, want := range p.target.owners {
+		if !want.Equal(p.prev.Owners[inc]) {
+			return true
+		}
+	}
+	return false
+}
+
 // moveShards moves shards from live owners to their target owners. Idle shards of a draining member
 // move at once: its member record shows that it makes no more claims. Shards of other members are
 // frozen first, so that no claim comes between the read of their owner's claims and the move. A

@@ -26,7 +26,7 @@ type round struct {
 	followers  map[string][]string        // by segment: the segments of the jobs that follow it
 	circles    *scheduletext.Circles      // of jobs that follow each other
 	programs   map[string]due.Program     // by definition, as far as they were needed
-	endedFires map[string]record.FireRuns // by segment: findEndedFires, as far as it was needed
+	endedFires map[string]record.FireRuns // by segment: findEndedFiresWithReads, as far as it was needed
 
 	reads  map[string]bool     // see Decision.Reads
 	parts  map[string][]string // see Decision.Parts

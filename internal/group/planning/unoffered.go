@@ -29,6 +29,9 @@ func (r *round) isUnoffered(segment, job string) bool {
 	return true
 }
 
+// isNoLongerOffered reports whether the plan does not yet name since when the job is unoffered.
+func (p *jobPlanner) isNoLongerOffered() bool { return p.target.unoffered && p.prev.Unoffered == 0 }
+
 // beginUnoffered writes into the plan since when the job is unoffered. No shard of it has an owner
 // then, and none gets one before it is offered again.
 func (p *jobPlanner) beginUnoffered() {
@@ -37,6 +40,9 @@ func (p *jobPlanner) beginUnoffered() {
 		p.explain("offered by no live instance")
 	}
 }
+
+// isOfferedAgain reports whether the plan still names since when the job is unoffered, although it is offered.
+func (p *jobPlanner) isOfferedAgain() bool { return !p.target.unoffered && p.prev.Unoffered != 0 }
 
 // endUnoffered ends that time once the job is offered again.
 func (p *jobPlanner) endUnoffered() {
