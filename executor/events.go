@@ -38,7 +38,7 @@ func (e *Executor) observeClaimed(c *claim, shard int, at time.Time) {
 		return
 	}
 	observe(&e.observers, func(o *Observer) func(RunClaimed) { return o.RunClaimed }, func() RunClaimed {
-		return RunClaimed{Run: c.newRun(shard).Info(), At: at.UTC()}
+		return RunClaimed{Run: c.newRun(shard).RunInfo, At: at.UTC()}
 	})
 }
 
@@ -49,7 +49,7 @@ func (c *claimedRun) observeBegun() {
 		return
 	}
 	r, at := c.newRun(), e.clock().UTC()
-	observe(&e.observers, func(o *Observer) func(RunBegun) { return o.RunBegun }, func() RunBegun { return RunBegun{r.Info(), at} })
+	observe(&e.observers, func(o *Observer) func(RunBegun) { return o.RunBegun }, func() RunBegun { return RunBegun{r.RunInfo, at} })
 }
 
 // observeEnded reports the end of a run with context ctx. Began is when its handler was called, zero
@@ -68,14 +68,14 @@ func (c *claimedRun) observeEnded(ctx context.Context, began time.Time, how outc
 	if retried {
 		at := e.clock().UTC()
 		observe(&e.observers, func(o *Observer) func(RunRetried) { return o.RunRetried }, func() RunRetried {
-			return RunRetried{Run: r.Info(), Err: err, At: at, NotBefore: at.Add(retry.In)}
+			return RunRetried{Run: r.RunInfo, Err: err, At: at, NotBefore: at.Add(retry.In)}
 		})
 	}
 }
 
 // observeOutcome reports the end of a run.
 func (e *Executor) observeOutcome(r *Run, began time.Time, how Outcome, err error) {
-	ended := RunEnded{Run: r.Info(), Ended: e.clock().UTC(), Outcome: how, Err: err}
+	ended := RunEnded{Run: r.RunInfo, Ended: e.clock().UTC(), Outcome: how, Err: err}
 	if n := r.notes; n != nil {
 		ended.ItemsFetched, ended.ItemsProcessed, ended.TraceID = n.fetched.Load(), n.processed.Load(), n.traceID()
 	}

@@ -37,29 +37,6 @@ type Observer struct {
 // isZero reports whether o has no callback.
 func (o *Observer) isZero() bool { return reflect.ValueOf(*o).IsZero() }
 
-// RunInfo is the data of a Run. The fields mean the same as those of Run.
-type RunInfo struct {
-	ID, Key           string
-	Namespace, Group  string
-	Job, Instance     string
-	Shard, Shards     int
-	Targets           int
-	Param, ShardParam string
-	FireTime          time.Time
-	Attempt, Retries  int
-	Reason            Reason
-	Trigger           uint64
-	Fence             uint64
-}
-
-// Info returns the data of the run, which may be kept after the run has ended.
-func (r *Run) Info() RunInfo {
-	return RunInfo{
-		ID: r.ID, Key: r.Key, Namespace: r.Namespace, Group: r.Group, Job: r.Job, Instance: r.Instance, Shard: r.Shard, Shards: r.Shards, Targets: r.Targets, Param: r.Param, ShardParam: r.ShardParam,
-		FireTime: r.FireTime, Attempt: r.Attempt, Retries: r.Retries, Reason: r.Reason, Trigger: r.Trigger, Fence: r.Fence,
-	}
-}
-
 // RunClaimed reports a run that this instance has claimed. The run begins as soon as there is a
 // worker, but not before its instant of Schedule.Spread. Each RunClaimed is followed by one RunEnded
 // of the same run, unless the executor ends before or the event is dropped.
