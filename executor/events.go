@@ -109,7 +109,7 @@ func (e *Executor) memberEvents() event.Hooks {
 	return event.Hooks{
 		Session: forward(e, func(o *Observer) func(SessionChanged) { return o.SessionChanged },
 			func(s event.Session, at time.Time) SessionChanged {
-				return SessionChanged{State: SessionState(s.State), ID: string(s.ID), SafeUntil: s.SafeUntil, Err: s.Err, At: at}
+				return SessionChanged{State: s.State, ID: string(s.ID), SafeUntil: s.SafeUntil, Err: s.Err, At: at}
 			}),
 		Leadership: forward(e, func(o *Observer) func(LeadershipChanged) { return o.LeadershipChanged },
 			func(l event.Leadership, at time.Time) LeadershipChanged {
@@ -126,7 +126,7 @@ func (e *Executor) memberEvents() event.Hooks {
 			}),
 		Skipped: forward(e, func(o *Observer) func(FiresSkipped) { return o.FiresSkipped },
 			func(s event.Skipped, at time.Time) FiresSkipped {
-				return FiresSkipped{s.Job, SkipReason(s.Reason), listShards(s.Shards), s.Fires, s.From.Time(), s.Through.Time(), at}
+				return FiresSkipped{s.Job, s.Reason, listShards(s.Shards), s.Fires, s.From.Time(), s.Through.Time(), at}
 			}),
 		Crashed: e.observeCrashed,
 		Refused: e.refused.count,

@@ -375,12 +375,6 @@ func TestObserver_TextForms(t *testing.T) {
 			assert.ErrorContains(t, err, `"unknown" is none of ["`)
 		}
 	}
-	check(t, int(executor.Cancelled), func(i int) ([]byte, fmt.Stringer, error) {
-		text, _ := executor.Outcome(i).MarshalText()
-		var again executor.Outcome
-		err := again.UnmarshalText(text)
-		return text, again, err
-	})
 	check(t, int(executor.SkipUpstream), func(i int) ([]byte, fmt.Stringer, error) {
 		text, _ := executor.SkipReason(i).MarshalText()
 		var again executor.SkipReason
