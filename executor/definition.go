@@ -42,7 +42,7 @@ type definition struct {
 
 	RunOn map[string]string `json:"run_on,omitempty"`
 
-	extra extraFields
+	extra record.Fields
 }
 
 // maxShardParamsBytes bounds the stored params of all shards together, the one field that grows
@@ -107,14 +107,14 @@ func decodeDefinition(data []byte) (definition, error) {
 // MarshalJSON returns the canonical form of d.
 func (d definition) MarshalJSON() ([]byte, error) {
 	type plain definition // without the methods, which would call this one
-	return marshalRecord(plain(d), d.extra)
+	return record.EncodeFields(plain(d), d.extra)
 }
 
 // UnmarshalJSON reads d and checks it.
 func (d *definition) UnmarshalJSON(data []byte) error {
 	type plain definition
 	var p plain
-	extra, err := unmarshalRecord(data, &p)
+	extra, err := record.DecodeFields(data, &p)
 	switch {
 	case errors.Is(err, schedule.ErrUnknownKind):
 		return &unknownError{err.Error()}
@@ -196,12 +196,8 @@ func (d definition) checkShardParams() []error {
 		errs = append(errs, fmt.Errorf("%d are of shards that do not exist: there are %d, counted from 0, and no %d",
 			n, d.Shards, strangers[0]))
 	}
-	stored, err := marshalPlain(d.ShardParams)
-	if n := len(stored); err == nil && n > maxShardParamsBytes {
-		err = fmt.Errorf("they take %d bytes together, at most %d", n, maxShardParamsBytes)
-	}
-	if err != nil {
-		errs = append(errs, err)
+	if n := record.EncodedLen(d.ShardParams); n > maxShardParamsBytes {
+		errs = append(errs, fmt.Errorf("they take %d bytes together, at most %d", n, maxShardParamsBytes))
 	}
 	return errs
 }

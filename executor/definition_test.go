@@ -55,7 +55,7 @@ func TestDefinition_RoundTrip(t *testing.T) {
 		require.NoError(t, checkJobs([]Job{j}, anyStrategy))
 		d := definitionOf(j)
 		if r.IntN(2) == 0 {
-			d.extra = extraFields{"later": []byte(`{"zone":"<a>","n":12345678901234567890}`), "a": []byte("null")}
+			d.extra = record.Fields{"later": []byte(`{"zone":"<a>","n":12345678901234567890}`), "a": []byte("null")}
 		}
 		stored := encode(t, d)
 		loaded, err := decodeDefinition([]byte(stored))
@@ -111,7 +111,7 @@ func TestDefinition_Equal(t *testing.T) {
 		assert.NotEqual(t, encode(t, base), encode(t, other), field)
 	}
 	later := base
-	later.extra = extraFields{"later": []byte("1")}
+	later.extra = record.Fields{"later": []byte("1")}
 	assert.True(t, base.equalKnown(later), "what is not known here is not compared")
 	assert.True(t, base.equalKnown(definitionOf(Job{Name: "a", ShardParams: map[int]string{}, RunOn: map[string]string{}, Shards: 1, MaxAttempts: 3, Strategy: "sticky"})))
 }

@@ -38,7 +38,7 @@ func (e *Executor) observeClaimed(c *claim, shard int, at time.Time) {
 		return
 	}
 	observe(&e.observers, func(o *Observer) func(RunClaimed) { return o.RunClaimed }, func() RunClaimed {
-		return RunClaimed{Run: c.newRun(shard).Info(), At: at.UTC()}
+		return RunClaimed{Run: c.newRun(shard).RunInfo, At: at.UTC()}
 	})
 }
 
@@ -49,7 +49,7 @@ func (c *claimedRun) observeBegun() {
 		return
 	}
 	r, at := c.newRun(), e.clock().UTC()
-	observe(&e.observers, func(o *Observer) func(RunBegun) { return o.RunBegun }, func() RunBegun { return RunBegun{r.Info(), at} })
+	observe(&e.observers, func(o *Observer) func(RunBegun) { return o.RunBegun }, func() RunBegun { return RunBegun{r.RunInfo, at} })
 }
 
 // observeEnded reports the end of a run with context ctx. Began is when its handler was called, zero
@@ -68,14 +68,14 @@ func (c *claimedRun) observeEnded(ctx context.Context, began time.Time, how outc
 	if retried {
 		at := e.clock().UTC()
 		observe(&e.observers, func(o *Observer) func(RunRetried) { return o.RunRetried }, func() RunRetried {
-			return RunRetried{Run: r.Info(), Err: err, At: at, NotBefore: at.Add(retry.In)}
+			return RunRetried{Run: r.RunInfo, Err: err, At: at, NotBefore: at.Add(retry.In)}
 		})
 	}
 }
 
 // observeOutcome reports the end of a run.
 func (e *Executor) observeOutcome(r *Run, began time.Time, how Outcome, err error) {
-	ended := RunEnded{Run: r.Info(), Ended: e.clock().UTC(), Outcome: how, Err: err}
+	ended := RunEnded{Run: r.RunInfo, Ended: e.clock().UTC(), Outcome: how, Err: err}
 	if n := r.notes; n != nil {
 		ended.ItemsFetched, ended.ItemsProcessed, ended.TraceID = n.fetched.Load(), n.processed.Load(), n.traceID()
 	}
@@ -109,7 +109,7 @@ func (e *Executor) memberEvents() event.Hooks {
 	return event.Hooks{
 		Session: forward(e, func(o *Observer) func(SessionChanged) { return o.SessionChanged },
 			func(s event.Session, at time.Time) SessionChanged {
-				return SessionChanged{State: SessionState(s.State), ID: string(s.ID), SafeUntil: s.SafeUntil, Err: s.Err, At: at}
+				return SessionChanged{State: s.State, ID: string(s.ID), SafeUntil: s.SafeUntil, Err: s.Err, At: at}
 			}),
 		Leadership: forward(e, func(o *Observer) func(LeadershipChanged) { return o.LeadershipChanged },
 			func(l event.Leadership, at time.Time) LeadershipChanged {
@@ -126,7 +126,7 @@ func (e *Executor) memberEvents() event.Hooks {
 			}),
 		Skipped: forward(e, func(o *Observer) func(FiresSkipped) { return o.FiresSkipped },
 			func(s event.Skipped, at time.Time) FiresSkipped {
-				return FiresSkipped{s.Job, SkipReason(s.Reason), listShards(s.Shards), s.Fires, s.From.Time(), s.Through.Time(), at}
+				return FiresSkipped{s.Job, s.Reason, listShards(s.Shards), s.Fires, s.From.Time(), s.Through.Time(), at}
 			}),
 		Crashed: e.observeCrashed,
 		Refused: e.refused.count,

@@ -25,7 +25,7 @@ func ExampleRun() {
 		_, err := r.Commit(ctx)
 		return err
 	})
-	err := handler.Handle(context.Background(), &executor.Run{Shard: 2, Shards: 3})
+	err := handler.Handle(context.Background(), &executor.Run{RunInfo: executor.RunInfo{Shard: 2, Shards: 3}})
 	fmt.Println(err)
 	// Output:
 	// rows with id % 3 = 2

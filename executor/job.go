@@ -129,9 +129,9 @@ const (
 func (p CrashPolicy) String() string {
 	switch p {
 	case RerunElsewhere:
-		return "rerun elsewhere"
+		return record.CrashRerun
 	case CountAsFailed:
-		return "count as failed"
+		return record.CrashFail
 	}
 	return fmt.Sprintf("unknown crash policy %d", int(p))
 }

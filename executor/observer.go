@@ -3,6 +3,8 @@ package executor
 import (
 	"reflect"
 	"time"
+
+	"github.com/rota-dev/rota/internal/group/event"
 )
 
 // Observer is a set of callbacks for the events of one executor, for metrics, traces and
@@ -37,29 +39,6 @@ type Observer struct {
 // isZero reports whether o has no callback.
 func (o *Observer) isZero() bool { return reflect.ValueOf(*o).IsZero() }
 
-// RunInfo is the data of a Run. The fields mean the same as those of Run.
-type RunInfo struct {
-	ID, Key           string
-	Namespace, Group  string
-	Job, Instance     string
-	Shard, Shards     int
-	Targets           int
-	Param, ShardParam string
-	FireTime          time.Time
-	Attempt, Retries  int
-	Reason            Reason
-	Trigger           uint64
-	Fence             uint64
-}
-
-// Info returns the data of the run, which may be kept after the run has ended.
-func (r *Run) Info() RunInfo {
-	return RunInfo{
-		ID: r.ID, Key: r.Key, Namespace: r.Namespace, Group: r.Group, Job: r.Job, Instance: r.Instance, Shard: r.Shard, Shards: r.Shards, Targets: r.Targets, Param: r.Param, ShardParam: r.ShardParam,
-		FireTime: r.FireTime, Attempt: r.Attempt, Retries: r.Retries, Reason: r.Reason, Trigger: r.Trigger, Fence: r.Fence,
-	}
-}
-
 // RunClaimed reports a run that this instance has claimed. The run begins as soon as there is a
 // worker, but not before its instant of Schedule.Spread. Each RunClaimed is followed by one RunEnded
 // of the same run, unless the executor ends before or the event is dropped.
@@ -93,44 +72,40 @@ type RunEnded struct {
 	TraceID string
 }
 
-// Outcome is how a run ended. The zero value is none.
-type Outcome int
+// Outcome is how a run ended: a text, such as "timed out". The zero value is none. A history may have outcomes of later
+// versions.
+type Outcome string
 
 const (
 	// Succeeded means that the handler returned nil.
-	Succeeded Outcome = iota + 1
+	Succeeded Outcome = "succeeded"
 	// Failed means that the handler returned an error.
-	Failed
+	Failed Outcome = "failed"
 	// TimedOut means that the handler returned an error after Job.Timeout had passed.
-	TimedOut
+	TimedOut Outcome = "timed out"
 	// Panicked means that the handler panicked.
-	Panicked
+	Panicked Outcome = "panicked"
 	// HandedBack means that this process shuts down and another instance makes the run again.
-	HandedBack
+	HandedBack Outcome = "handed back"
 	// LostSession means that the session was lost before the handler returned, with or without
 	// an error. The run counts as crashed: Job.OnCrash decides whether another instance makes it
 	// again.
-	LostSession
+	LostSession Outcome = "session lost"
 	// Abandoned means that the handler had not returned when Shutdown did.
-	Abandoned
+	Abandoned Outcome = "abandoned"
 	// Cancelled means that an operator cancelled the run and the handler returned an error, or was not called. The
 	// run counts as failed.
-	Cancelled
+	Cancelled Outcome = "cancelled"
+	// Crashed means that the leader found that the owner's session expired during the run. No RunEnded has it: the
+	// event is RunCrashed, of which a history records this outcome.
+	Crashed Outcome = "crashed"
 )
 
-var outcomeTexts = textForms[Outcome]{
-	Succeeded: "succeeded", Failed: "failed", TimedOut: "timed out", Panicked: "panicked",
-	HandedBack: "handed back", LostSession: "session lost", Abandoned: "abandoned", Cancelled: "cancelled",
-}
+// String returns the text of o.
+func (o Outcome) String() string { return string(o) }
 
-// String returns the text form of o, such as "timed out".
-func (o Outcome) String() string { return outcomeTexts.text(o) }
-
-// MarshalText returns the text form of o.
-func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
-
-// UnmarshalText reads the text form of an outcome.
-func (o *Outcome) UnmarshalText(text []byte) error { return outcomeTexts.parse(o, text) }
+// IsFailure reports whether the run needs attention. Runs that succeeded or were handed back do not.
+func (o Outcome) IsFailure() bool { return o != Succeeded && o != HandedBack }
 
 // RunRetried reports that a failed run is to be made again, because of the job's retry policy.
 type RunRetried struct {
@@ -165,35 +140,25 @@ type FiresSkipped struct {
 	At            time.Time
 }
 
-// SkipReason is why fires are skipped. The zero value is none.
-type SkipReason int
+// SkipReason is why fires are skipped. The zero value is none. String and MarshalText return a text, such as "misfire",
+// which UnmarshalText reads.
+type SkipReason = event.SkipReason
 
 const (
 	// SkipMisfire means that Job.OnMisfire skips the fires.
-	SkipMisfire SkipReason = iota + 1
+	SkipMisfire = event.Misfire
 	// SkipDisabled means that the shards are disabled.
-	SkipDisabled
+	SkipDisabled = event.Disabled
 	// SkipUnoffered means that no live instance offered the job for coordinator.MaxUnoffered.
-	SkipUnoffered
+	SkipUnoffered = event.Unoffered
 	// SkipExpired means that the fires were owed for longer than Job.CatchupWindow.
-	SkipExpired
+	SkipExpired = event.Expired
 	// SkipOverlap means that the fires came due while a run of their shard lasted: Job.OnOverlap is
 	// SkipOverlapping.
-	SkipOverlap
+	SkipOverlap = event.Overlap
 	// SkipUpstream means that a fire of a job that the job follows did not end as AfterJob wants it.
-	SkipUpstream
+	SkipUpstream = event.Upstream
 )
-
-var skipReasonTexts = textForms[SkipReason]{SkipMisfire: "misfire", SkipDisabled: "disabled", SkipUnoffered: "unoffered", SkipExpired: "expired", SkipOverlap: "overlap", SkipUpstream: "upstream"}
-
-// String returns the text form of r, such as "misfire".
-func (r SkipReason) String() string { return skipReasonTexts.text(r) }
-
-// MarshalText returns the text form of r.
-func (r SkipReason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
-
-// UnmarshalText reads the text form of a reason.
-func (r *SkipReason) UnmarshalText(text []byte) error { return skipReasonTexts.parse(r, text) }
 
 // FireEnded reports that all runs of a fire have ended, retries and re-runs included. The leader reports it for the jobs
 // that another job follows (AfterJob): of these it records which fires have ended. Triggers count as fires; fires that
@@ -240,35 +205,23 @@ type SessionChanged struct {
 	At        time.Time
 }
 
-// SessionState is the state of the session of an instance. The zero value is none.
-type SessionState int
+// SessionState is the state of the session of an instance. The zero value is none. String and MarshalText return a text,
+// such as "suspended", which UnmarshalText reads.
+type SessionState = event.SessionState
 
 const (
 	// SessionJoined means that the instance is in the fleet, under a new session.
-	SessionJoined SessionState = iota + 1
+	SessionJoined = event.SessionJoined
 	// SessionSuspended means that the store does not answer. No run begins.
-	SessionSuspended
+	SessionSuspended = event.SessionSuspended
 	// SessionResumed means that the store answers again, and the session was kept.
-	SessionResumed
+	SessionResumed = event.SessionResumed
 	// SessionLost means that the contexts of all runs have ended, and other instances own the
 	// shards.
-	SessionLost
+	SessionLost = event.SessionLost
 	// SessionLeft means that the instance has left the fleet by a shutdown.
-	SessionLeft
+	SessionLeft = event.SessionLeft
 )
-
-var sessionStateTexts = textForms[SessionState]{
-	SessionJoined: "joined", SessionSuspended: "suspended", SessionResumed: "resumed", SessionLost: "lost", SessionLeft: "left",
-}
-
-// String returns the text form of s, such as "suspended".
-func (s SessionState) String() string { return sessionStateTexts.text(s) }
-
-// MarshalText returns the text form of s.
-func (s SessionState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// UnmarshalText reads the text form of a state.
-func (s *SessionState) UnmarshalText(text []byte) error { return sessionStateTexts.parse(s, text) }
 
 // LeadershipChanged reports that a term of this instance as leader of the group has begun or
 // ended.

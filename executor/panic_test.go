@@ -23,7 +23,7 @@ import (
 func TestCall_ReturnsWhatTheHandlerReturns(t *testing.T) {
 	type key struct{}
 	ctx := context.WithValue(t.Context(), key{}, "value")
-	r := &Run{Shard: 2}
+	r := &Run{RunInfo: RunInfo{Shard: 2}}
 	for _, want := range []error{nil, io.EOF} {
 		got := callHandler(ctx, HandlerFunc(func(ctx context.Context, got *Run) error {
 			assert.Equal(t, "value", ctx.Value(key{}))
@@ -62,7 +62,7 @@ func TestCall_APanicIsAnError(t *testing.T) {
 	t.Run("of the runtime", func(t *testing.T) {
 		err := callHandler(t.Context(), HandlerFunc(func(_ context.Context, r *Run) error {
 			return []error{nil}[r.Shard]
-		}), &Run{Shard: 1})
+		}), &Run{RunInfo: RunInfo{Shard: 1}})
 		var re runtime.Error
 		assert.ErrorAs(t, err, &re)
 	})

@@ -12,7 +12,7 @@ func TestRetryError_ADaemonIsAsNewOnceItHasRunForTheLongestDelay(t *testing.T) {
 	p := &program{always: true}
 	p.Tracking, p.Retry = TrackRuns, retryFieldOf(Retry{Max: -1, MaxInterval: time.Minute, Jitter: -1})
 	delayAfter := func(took time.Duration) time.Duration {
-		retry, ok := asRetry(p.retryError(t.Context(), &Run{Retries: 3}, took, errors.New("cause")))
+		retry, ok := asRetry(p.retryError(t.Context(), &Run{RunInfo: RunInfo{Retries: 3}}, took, errors.New("cause")))
 		assert.True(t, ok)
 		return retry.In
 	}

@@ -76,9 +76,9 @@ func TestRetry_Error(t *testing.T) {
 		return retry.In
 	}
 	t.Run("retries without bound if Max is negative, and up to Max otherwise", func(t *testing.T) {
-		assert.IsType(t, &claimer.RetryError{}, with(Retry{Max: -1}).retryError(t.Context(), &Run{Retries: 1 << 30}, 0, failed))
-		assert.IsType(t, &claimer.RetryError{}, with(Retry{Max: 3}).retryError(t.Context(), &Run{Retries: 2}, 0, failed))
-		assert.Equal(t, failed, with(Retry{Max: 3}).retryError(t.Context(), &Run{Retries: 3}, 0, failed))
+		assert.IsType(t, &claimer.RetryError{}, with(Retry{Max: -1}).retryError(t.Context(), &Run{RunInfo: RunInfo{Retries: 1 << 30}}, 0, failed))
+		assert.IsType(t, &claimer.RetryError{}, with(Retry{Max: 3}).retryError(t.Context(), &Run{RunInfo: RunInfo{Retries: 2}}, 0, failed))
+		assert.Equal(t, failed, with(Retry{Max: 3}).retryError(t.Context(), &Run{RunInfo: RunInfo{Retries: 3}}, 0, failed))
 	})
 	t.Run("leaves a run alone that is handed back", func(t *testing.T) {
 		err := fmt.Errorf("%w: %w", claimer.ErrHandedBack, failed)
@@ -92,8 +92,8 @@ func TestRetry_Error(t *testing.T) {
 	})
 	t.Run("begins the delays of a daemon anew after a long run", func(t *testing.T) {
 		p := newProgram(definitionOf(Job{Name: "job", Schedule: schedule.Always(), Retry: Retry{Max: -1, Jitter: -1}}), nil)
-		assert.Equal(t, 32*time.Second, retryIn(t, p.retryError(t.Context(), &Run{Retries: 5}, time.Second, failed)))
-		assert.Equal(t, time.Second, retryIn(t, p.retryError(t.Context(), &Run{Retries: 5}, time.Minute, failed)))
+		assert.Equal(t, 32*time.Second, retryIn(t, p.retryError(t.Context(), &Run{RunInfo: RunInfo{Retries: 5}}, time.Second, failed)))
+		assert.Equal(t, time.Second, retryIn(t, p.retryError(t.Context(), &Run{RunInfo: RunInfo{Retries: 5}}, time.Minute, failed)))
 	})
 }
 

@@ -9,9 +9,21 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// Run is one shard of a job, executed for one fire. It is plain data: a test of a handler
-// writes &executor.Run{Shard: 2, Shards: 3}.
+// Run is one shard of a job, executed for one fire. Its data are plain: a test of a handler
+// writes &executor.Run{RunInfo: executor.RunInfo{Shard: 2, Shards: 3}}.
 type Run struct {
+	// RunInfo may be kept after the run has ended.
+	RunInfo
+
+	gate   *gate        // nil for a literal
+	signal *yieldSignal // nil for a literal
+	log    *slog.Logger // nil for a literal
+	saved  []byte       // the checkpoint of a literal
+	notes  *runNotes    // nil for a literal
+}
+
+// RunInfo is the data of a Run, which observers get too.
+type RunInfo struct {
 	// ID identifies the attempt. It is Key and the number of the attempt, with the name of the trigger between them if an
 	// operator retries or backfills the work. A run that is made again after Operator.Reset, or after the store went back
 	// to an earlier state, has the ID of the earlier run.
@@ -50,12 +62,6 @@ type Run struct {
 	// below 1<<63. A database that refuses smaller fences refuses the late writes of runs
 	// that have ended.
 	Fence uint64
-
-	gate   *gate        // nil for a literal
-	signal *yieldSignal // nil for a literal
-	log    *slog.Logger // nil for a literal
-	saved  []byte       // the checkpoint of a literal
-	notes  *runNotes    // nil for a literal
 }
 
 // runNotes are the notes of a handler about its run, for observers.

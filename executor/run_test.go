@@ -21,18 +21,17 @@ import (
 )
 
 func TestRun_PrintsAsOneLine(t *testing.T) {
-	claimed := Run{
+	claimed := Run{RunInfo: RunInfo{
 		ID: "settle/0/2026-03-01T03:00:00Z/2", Job: "settle", Instance: "a", Shards: 4, Attempt: 2, Reason: Failover, Fence: 7,
-		gate: &gate{ctx: t.Context()},
-	}
+	}, gate: &gate{ctx: t.Context()}}
 	require.Equal(t, "settle/0/2026-03-01T03:00:00Z/2 (failover on a, shard 0 of 4, fence 7)", fmt.Sprint(claimed))
 	require.Equal(t, fmt.Sprint(claimed), fmt.Sprint(&claimed))
 	require.Equal(t, "[settle/0/2026-03-01T03:00:00Z/2 (failover on a, shard 0 of 4, fence 7)]", fmt.Sprint([]Run{claimed}))
-	require.Equal(t, "run by hand (shard 2 of 3)", Run{Shard: 2, Shards: 3}.String())
+	require.Equal(t, "run by hand (shard 2 of 3)", Run{RunInfo: RunInfo{Shard: 2, Shards: 3}}.String())
 }
 
 func TestRun_ShardKeyIsTheBeginningOfKey(t *testing.T) {
-	r := Run{Namespace: "a/b", Group: "blue", Job: "run all", Shard: 3}
+	r := Run{RunInfo: RunInfo{Namespace: "a/b", Group: "blue", Job: "run all", Shard: 3}}
 	names := record.NewRunNames(r.Namespace, r.Group, r.Job, time.Now(), record.RunOf{}, 1)
 	_, key := names.Of(r.Shard)
 	assert.Equal(t, "a~2fb/blue/run~20all/3", r.ShardKey())
@@ -40,7 +39,7 @@ func TestRun_ShardKeyIsTheBeginningOfKey(t *testing.T) {
 }
 
 func TestRun_CommitOfARunWrittenByHand(t *testing.T) {
-	rev, err := (&Run{Shard: 2, Shards: 3}).Commit(t.Context(), registry.Create("a", nil))
+	rev, err := (&Run{RunInfo: RunInfo{Shard: 2, Shards: 3}}).Commit(t.Context(), registry.Create("a", nil))
 	assert.NoError(t, err)
 	assert.True(t, rev.IsZero())
 }
@@ -101,7 +100,7 @@ func TestRun_IsNotOverWhileAWriteIsOnItsWay(t *testing.T) {
 }
 
 func TestRun_IsPlainData(t *testing.T) {
-	r := Run{ID: "settle/2/#7/1", Job: "settle", Shard: 2, Shards: 3, FireTime: date("2026-05-05T03:00:00Z"), Reason: Triggered, Trigger: 7, Fence: 1 << 62}
+	r := Run{RunInfo: RunInfo{ID: "settle/2/#7/1", Job: "settle", Shard: 2, Shards: 3, FireTime: date("2026-05-05T03:00:00Z"), Reason: Triggered, Trigger: 7, Fence: 1 << 62}}
 	data, err := json.Marshal(&r)
 	require.NoError(t, err)
 	var back Run

@@ -13,9 +13,9 @@ func TestRunLog_LogsWhatEndsAfterItsFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text strings.Builder
 		l := runLog{log: slog.New(slog.NewTextHandler(&text, nil))}
-		l.logOrCount(&Run{Job: "j", ID: "first"}, runFailed, nil)
+		l.logOrCount(&Run{RunInfo: RunInfo{Job: "j", ID: "first"}}, runFailed, nil)
 		l.flush()
-		l.logOrCount(&Run{Job: "j", ID: "late"}, runFailed, nil)
+		l.logOrCount(&Run{RunInfo: RunInfo{Job: "j", ID: "late"}}, runFailed, nil)
 		assert.Contains(t, text.String(), "run=late")
 		l.flush()
 	})

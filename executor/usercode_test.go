@@ -65,7 +65,7 @@ func TestHandler_ChangesItsRun(t *testing.T) {
 			RunEnded: func(e executor.RunEnded) { ended = append(ended, e.Run) },
 		})
 		handle := func(_ context.Context, r *executor.Run) error {
-			*r = executor.Run{ID: "x", Key: "x", Job: "x", Shard: 7, Attempt: 9}
+			*r = executor.Run{RunInfo: executor.RunInfo{ID: "x", Key: "x", Job: "x", Shard: 7, Attempt: 9}}
 			return errors.New("broken")
 		}
 		require.NoError(t, e.Register(executor.Job{Name: "pay", Handler: executor.HandlerFunc(handle), Retry: executor.Retry{Max: 2}}))

@@ -135,11 +135,11 @@ func handBackError(ctx context.Context, err error) error {
 func (c *claim) newRun(shard int) *Run {
 	e, p := c.e, c.program
 	id, key := c.names.Of(shard)
-	r := &Run{
+	r := &Run{RunInfo: RunInfo{
 		ID: id, Key: key, Namespace: e.namespace, Group: e.group, Job: c.Job, Instance: e.member.Instance(),
 		Shard: shard, Shards: c.Shards, Targets: c.Targets, Param: p.Param, ShardParam: p.ShardParams[shard],
 		FireTime: c.Fire, Attempt: c.Attempt, Retries: c.Retries, Trigger: c.Trigger, Fence: c.Fence,
-	}
+	}}
 	if c.Param != "" {
 		r.Param = c.Param
 	}

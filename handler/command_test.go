@@ -229,7 +229,7 @@ func TestCommand_ThatCannotStartMayBeRetried(t *testing.T) {
 
 func TestCommand_RefusesNUL(t *testing.T) {
 	for _, h := range []*Cmd{Command("true"), Command("true", "{{.Param}}")} {
-		err := h.Handle(t.Context(), &executor.Run{Param: "a\x00B=1"})
+		err := h.Handle(t.Context(), &executor.Run{RunInfo: executor.RunInfo{Param: "a\x00B=1"}})
 		assert.ErrorContains(t, err, "has a NUL byte")
 		assert.True(t, isPermanent(err))
 	}

@@ -155,7 +155,7 @@ func (d Dataflow[T]) callProcess(ctx context.Context, p *Page, items []T) (err e
 }
 
 // Page describes a page of a Dataflow to its Fetch and Process: the run, and the position in the source.
-// A test of these functions writes &handler.Page{Run: &executor.Run{Shard: 2}, Size: 10}.
+// A test of these functions writes &handler.Page{Run: &executor.Run{RunInfo: executor.RunInfo{Shard: 2}}, Size: 10}.
 type Page struct {
 	*executor.Run
 	// Size is how many items Fetch should return at most.

@@ -34,10 +34,10 @@ func toStdout() *slog.Logger {
 }
 
 // night is a run, as an executor would make it.
-var night = &executor.Run{
+var night = &executor.Run{RunInfo: executor.RunInfo{
 	Key: "settle/1/2026-05-05T03:00:00Z", Job: "settle", Shard: 1, Shards: 3, ShardParam: "Shanghai; rm -rf /",
 	FireTime: time.Date(2026, 5, 5, 3, 0, 0, 0, time.UTC), Attempt: 1, Fence: 7,
-}
+}}
 
 // A parameter is one argument, however it looks.
 func ExampleCommand() {
@@ -99,7 +99,7 @@ func ExampleCron() {
 		{Name: "sweep", Schedule: schedule.Cron("@hourly"), Handler: handler.Cron(cron.FuncJob(func() { fmt.Println("sweep") }))},
 	}
 	for _, job := range jobs {
-		if err := job.Handler.Handle(context.Background(), &executor.Run{Job: job.Name}); err != nil {
+		if err := job.Handler.Handle(context.Background(), &executor.Run{RunInfo: executor.RunInfo{Job: job.Name}}); err != nil {
 			fmt.Println(err)
 		}
 	}
@@ -137,7 +137,7 @@ func ExampleDataflow() {
 			return nil
 		},
 	}
-	fmt.Println(h.Handle(context.Background(), &executor.Run{Shard: 1, Shards: 3}))
+	fmt.Println(h.Handle(context.Background(), &executor.Run{RunInfo: executor.RunInfo{Shard: 1, Shards: 3}}))
 	// Output:
 	// shard 1 ships [first second]
 	// shard 1 ships [third fourth]

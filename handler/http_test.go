@@ -87,7 +87,7 @@ func TestHTTP_IdempotencyKey(t *testing.T) {
 	for key, want := range map[string]string{
 		"settle/2/#7": "settle/2/#7", "nightly report/0/x": "nightly%20report/0/x", "100%/0/x": "100%25/0/x", "北/0/x": "%E5%8C%97/0/x",
 	} {
-		require.NoError(t, send(t, Request{URL: addr}, &executor.Run{Key: key}))
+		require.NoError(t, send(t, Request{URL: addr}, &executor.Run{RunInfo: executor.RunInfo{Key: key}}))
 		assert.Equal(t, []string{want}, last.header["Idempotency-Key"])
 	}
 	require.NoError(t, send(t, Request{URL: addr, Header: map[string]string{"idempotency-key": "mine-{{.Shard}}"}}, run()))

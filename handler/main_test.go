@@ -207,11 +207,11 @@ func isPermanent(err error) bool {
 
 // run is the run of most tests.
 func run() *executor.Run {
-	return &executor.Run{
+	return &executor.Run{RunInfo: executor.RunInfo{
 		ID: "settle/2/2026-05-05T03:00:00Z/2", Key: "settle/2/2026-05-05T03:00:00Z", Job: "settle", Instance: "web-1",
 		Shard: 2, Shards: 3, Param: "full", ShardParam: "Guangzhou",
 		FireTime: time.Date(2026, 5, 5, 11, 0, 0, 0, time.FixedZone("", 8*3600)), Attempt: 2, Retries: 1, Reason: executor.Misfire, Fence: 7,
-	}
+	}}
 }
 
 // hostile are parameters that shells, templates, programs, URLs or HTTP would read as more than data.

@@ -50,7 +50,7 @@ func TestTemplate_ParametersAreNotTemplates(t *testing.T) {
 	tmpl, err := parseTemplate("x", "{{.Param}}|{{.ShardParam}}")
 	require.NoError(t, err)
 	for _, param := range hostile {
-		got, err := render(tmpl, viewOf(&executor.Run{Param: param, ShardParam: param}))
+		got, err := render(tmpl, viewOf(&executor.Run{RunInfo: executor.RunInfo{Param: param, ShardParam: param}}))
 		assert.NoError(t, err)
 		assert.Equal(t, param+"|"+param, got)
 	}

@@ -69,10 +69,10 @@ func parseURL(text string) (*urlTemplate, error) {
 }
 
 func sampleView() view {
-	return viewOf(&executor.Run{
+	return viewOf(&executor.Run{RunInfo: executor.RunInfo{
 		ID: "x", Key: "x", Job: "x", Instance: "x", Shards: 1, Param: "x", ShardParam: "x",
 		FireTime: time.Unix(0, 0), Attempt: 1, Trigger: 1, Fence: 1,
-	})
+	}})
 }
 
 // segmentError is the error of a URL whose path would have other segments than its template.

@@ -33,7 +33,7 @@ func (r *Recorder) Observer() executor.Observer {
 func newRun(e executor.RunEnded) Run {
 	run := runOfInfo(e.Run)
 	run.Reason, run.Fence, run.Shards, run.Targets = e.Run.Reason.String(), e.Run.Fence, e.Run.Shards, e.Run.Targets
-	run.Started, run.Ended, run.Outcome = e.Started, e.Ended, Outcome(e.Outcome.String())
+	run.Started, run.Ended, run.Outcome = e.Started, e.Ended, e.Outcome
 	run.ItemsFetched, run.ItemsProcessed, run.TraceID = e.ItemsFetched, e.ItemsProcessed, e.TraceID
 	if e.Err == nil {
 		return run

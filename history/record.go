@@ -13,23 +13,21 @@ import (
 	"github.com/rota-dev/rota/executor"
 )
 
-// Outcome is how a run ended. The texts are those of executor.Outcome, besides Crashed.
-type Outcome string
+// Outcome is how a run ended.
+type Outcome = executor.Outcome
 
+// The outcomes are those of package executor.
 const (
-	Succeeded   Outcome = "succeeded"
-	Failed      Outcome = "failed"       // the handler returned an error
-	TimedOut    Outcome = "timed out"    // the handler returned an error after its time-out
-	Panicked    Outcome = "panicked"     // the handler panicked
-	HandedBack  Outcome = "handed back"  // the process shut down; another instance makes the run again
-	LostSession Outcome = "session lost" // the session was lost before the handler returned, with or without an error
-	Abandoned   Outcome = "abandoned"    // the process ended before the handler returned
-	Cancelled   Outcome = "cancelled"    // an operator cancelled the run
-	Crashed     Outcome = "crashed"      // the leader found that the owner's session expired during the run
+	Succeeded   = executor.Succeeded
+	Failed      = executor.Failed
+	TimedOut    = executor.TimedOut
+	Panicked    = executor.Panicked
+	HandedBack  = executor.HandedBack
+	LostSession = executor.LostSession
+	Abandoned   = executor.Abandoned
+	Cancelled   = executor.Cancelled
+	Crashed     = executor.Crashed
 )
-
-// IsFailure reports whether the run needs attention. Runs that succeeded or were handed back do not.
-func (o Outcome) IsFailure() bool { return o != Succeeded && o != HandedBack }
 
 // Limits of the texts in a record, in bytes.
 const (

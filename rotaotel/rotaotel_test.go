@@ -103,8 +103,8 @@ func TestMiddleware_TracesTheRunsOfAFleet(t *testing.T) {
 		assert.Equal(t, map[any]bool{"a": true, "b": true}, instances)
 		start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 		assert.Equal(t, map[trace.TraceID]int{
-			FireContext(&executor.Run{Namespace: "billing", Job: "settle", FireTime: start.Add(time.Minute)}).TraceID():     4,
-			FireContext(&executor.Run{Namespace: "billing", Job: "settle", FireTime: start.Add(2 * time.Minute)}).TraceID(): 4,
+			FireContext(&executor.Run{RunInfo: executor.RunInfo{Namespace: "billing", Job: "settle", FireTime: start.Add(time.Minute)}}).TraceID():     4,
+			FireContext(&executor.Run{RunInfo: executor.RunInfo{Namespace: "billing", Job: "settle", FireTime: start.Add(2 * time.Minute)}}).TraceID(): 4,
 			FireContext(<-triggered).TraceID(): 1,
 		}, links)
 	})
@@ -116,10 +116,10 @@ type someError struct{}
 func (someError) Error() string { return "some error" }
 
 func TestMiddleware_Outcomes(t *testing.T) {
-	run := &executor.Run{
+	run := &executor.Run{RunInfo: executor.RunInfo{
 		ID: "settle/2/2026-11-22T03:00:00Z/3", Namespace: "billing", Job: "settle", Shard: 2, FireTime: time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC),
 		Attempt: 3, Reason: executor.Failover, Fence: 88219, Instance: "web-1",
-	}
+	}}
 	attrs := func(errorType string) map[string]any {
 		out := map[string]any{
 			"rota.namespace": "billing", "rota.job": "settle", "rota.shard": int64(2), "rota.fire": "2026-11-22T03:00:00Z", "rota.attempt": int64(3),
@@ -177,7 +177,7 @@ func TestMiddleware_UsesTheGlobalProviderOfTheTimeOfTheRun(t *testing.T) {
 	before := otel.GetTracerProvider()
 	otel.SetTracerProvider(provider)
 	defer otel.SetTracerProvider(before)
-	require.NoError(t, h.Handle(t.Context(), &executor.Run{Job: "job", Trigger: 7}))
+	require.NoError(t, h.Handle(t.Context(), &executor.Run{RunInfo: executor.RunInfo{Job: "job", Trigger: 7}}))
 	require.Len(t, spans.Ended(), 1)
 	assert.Contains(t, spans.Ended()[0].Attributes(), attribute.Int64("rota.trigger", 7))
 	assert.Equal(t, scope, spans.Ended()[0].InstrumentationScope().Name)
@@ -185,24 +185,24 @@ func TestMiddleware_UsesTheGlobalProviderOfTheTimeOfTheRun(t *testing.T) {
 
 func TestFireContext(t *testing.T) {
 	at := time.Date(2026, 11, 22, 3, 0, 0, 0, time.UTC)
-	fire := FireContext(&executor.Run{Namespace: "billing", Job: "settle", FireTime: at})
+	fire := FireContext(&executor.Run{RunInfo: executor.RunInfo{Namespace: "billing", Job: "settle", FireTime: at}})
 	assert.True(t, fire.IsValid())
 	assert.Equal(t, "c099c95463c397dd78584b6bce2d6673-405c87354d9c7e3e", fire.TraceID().String()+"-"+fire.SpanID().String(), "programs of other versions link to the same")
-	assert.Equal(t, fire, FireContext(&executor.Run{Namespace: "billing", Job: "settle", FireTime: at.In(time.FixedZone("east", 3600)), Shard: 3, Attempt: 2, Instance: "b"}))
-	for name, other := range map[string]*executor.Run{
+	assert.Equal(t, fire, FireContext(&executor.Run{RunInfo: executor.RunInfo{Namespace: "billing", Job: "settle", FireTime: at.In(time.FixedZone("east", 3600)), Shard: 3, Attempt: 2, Instance: "b"}}))
+	for name, other := range map[string]executor.RunInfo{
 		"namespace": {Namespace: "other", Job: "settle", FireTime: at},
 		"job":       {Namespace: "billing", Job: "other", FireTime: at},
 		"fire":      {Namespace: "billing", Job: "settle", FireTime: at.Add(time.Nanosecond)},
 		"trigger":   {Namespace: "billing", Job: "settle", FireTime: at, Trigger: 1},
 	} {
-		assert.NotEqual(t, fire, FireContext(other), name)
+		assert.NotEqual(t, fire, FireContext(&executor.Run{RunInfo: other}), name)
 	}
 }
 
 // The number of a trigger comes again once the job was forgotten; the key of its work does not.
 func TestFireContext_OfTriggersWithOneNumber(t *testing.T) {
 	run := func(key string, shard int) *executor.Run {
-		return &executor.Run{Namespace: "billing", Group: "default", Job: "settle", Trigger: 1, Shard: shard, Key: key}
+		return &executor.Run{RunInfo: executor.RunInfo{Namespace: "billing", Group: "default", Job: "settle", Trigger: 1, Shard: shard, Key: key}}
 	}
 	first := FireContext(run("billing/default/settle/0/#1-aaaa", 0))
 	assert.Equal(t, first, FireContext(run("billing/default/settle/3/#1-aaaa", 3)), "all shards")
@@ -210,6 +210,6 @@ func TestFireContext_OfTriggersWithOneNumber(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	retried := run("billing/default/settle/0/2026-03-01T12:00:00Z", 0)
 	retried.FireTime = at
-	fire := &executor.Run{Namespace: "billing", Group: "default", Job: "settle", FireTime: at, Key: "billing/default/settle/1/2026-03-01T12:00:00Z", Shard: 1}
+	fire := &executor.Run{RunInfo: executor.RunInfo{Namespace: "billing", Group: "default", Job: "settle", FireTime: at, Key: "billing/default/settle/1/2026-03-01T12:00:00Z", Shard: 1}}
 	assert.Equal(t, FireContext(fire), FireContext(retried), "a retry does the work of the fire")
 }

@@ -91,7 +91,9 @@ func TestScript_LeavesNothingWhenItIsEnded(t *testing.T) {
 	job.Handler.(*handler.Cmd).Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error, 1)
-	go func() { result <- job.Handler.Handle(ctx, &executor.Run{ShardParam: "ledger", Fence: 7}) }()
+	go func() {
+		result <- job.Handler.Handle(ctx, &executor.Run{RunInfo: executor.RunInfo{ShardParam: "ledger", Fence: 7}})
+	}()
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(filepath.Join(dir, "archives", "ledger", "part-7"))
 		return err == nil

@@ -15,7 +15,7 @@ import (
 )
 
 func TestOnce(t *testing.T) {
-	run := &executor.Run{ID: "settle/2/x/1", Key: "settle/2/x", Namespace: "billing", Group: "blue", Job: "settle", Shard: 2, Fence: 7}
+	run := &executor.Run{RunInfo: executor.RunInfo{ID: "settle/2/x/1", Key: "settle/2/x", Namespace: "billing", Group: "blue", Job: "settle", Shard: 2, Fence: 7}}
 	failure := errors.New("no disk")
 	for name, c := range map[string]struct {
 		newest, first int64 // rows that the two statements change

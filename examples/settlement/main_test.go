@@ -107,7 +107,7 @@ func TestPayPage(t *testing.T) {
 	defer b.db.Close()
 	fire := time.Date(2026, 3, 1, 19, 0, 0, 0, time.UTC) // 3:00 of March 2 in Shanghai
 	require.NoError(t, b.addOrders(ctx, "2026-03-01"))
-	run := &executor.Run{ID: "settle/1/x/1", Key: "settle/1/x", Job: "settle", Shard: 1, ShardParam: "Shanghai", FireTime: fire, Fence: 7}
+	run := &executor.Run{RunInfo: executor.RunInfo{ID: "settle/1/x/1", Key: "settle/1/x", Job: "settle", Shard: 1, ShardParam: "Shanghai", FireTime: fire, Fence: 7}}
 	balance := func() (n int) {
 		require.NoError(t, b.db.QueryRow(`SELECT sum(balance) FROM accounts`).Scan(&n))
 		return n

@@ -83,7 +83,7 @@ func CheckParam(param string) error {
 func ParamBytes(triggers []Trigger) (n int) {
 	for i := range triggers {
 		if triggers[i].Param != "" {
-			n += encodedLen(triggers[i].Param)
+			n += EncodedLen(triggers[i].Param)
 		}
 	}
 	return n
@@ -287,7 +287,7 @@ func (p *Plan) checkBounds() error {
 }
 
 // checkUnknown checks the fields of a record that this version does not know.
-func (f fields) check() error {
+func (f Fields) check() error {
 	n := 0
 	for name, value := range f {
 		n += len(name) + len(value)

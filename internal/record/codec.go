@@ -23,8 +23,9 @@ var ErrNewerFormat = errors.New("newer format")
 // longer knows which runs it has claimed, so it gives its session up.
 var ErrEdited = fmt.Errorf("%w: another writer changed a record of this incarnation", registry.ErrSessionLost)
 
-// fields are the members of a JSON object that this version does not know, by name.
-type fields map[string]json.RawMessage
+// Fields are the members of a JSON object that this version does not know, by name. They are preserved when an old binary
+// rewrites a record of a newer one.
+type Fields map[string]json.RawMessage
 
 // deflateAbove is the size in bytes above which a record is stored deflated. The largest plan,
 // of 10,000 shards with a watermark each, has to fit a value of the store.
@@ -135,23 +136,6 @@ func DecodeMeta(b []byte) (Meta, error) {
 		err = fmt.Errorf("%w: format %d, this version knows %d", ErrNewerFormat, m.Format, Format)
 	}
 	return *m, err
-}
-
-// DecodeDefinition returns the compact JSON of a definition and the part that planning needs.
-func DecodeDefinition(b []byte) (json.RawMessage, Job, error) {
-	b, err := inflate(b)
-	if err != nil {
-		return nil, Job{}, err
-	}
-	j, err := ParseJob(b)
-	if err != nil {
-		return nil, Job{}, err
-	}
-	var compact bytes.Buffer // as in plans, so that definitions can be compared
-	if err := json.Compact(&compact, b); err != nil {
-		return nil, Job{}, err
-	}
-	return compact.Bytes(), j, nil
 }
 
 // DecodePlan decodes and checks a plan.
@@ -269,7 +253,7 @@ func marshal(v any) ([]byte, error) {
 }
 
 // marshalKeeping encodes a record with its unknown fields.
-func marshalKeeping(plain any, extra fields) ([]byte, error) {
+func marshalKeeping(plain any, extra Fields) ([]byte, error) {
 	b, err := marshal(plain)
 	if err != nil {
 		return nil, err
@@ -278,7 +262,7 @@ func marshalKeeping(plain any, extra fields) ([]byte, error) {
 }
 
 // appendFields appends fields to the JSON of an object.
-func appendFields(b []byte, extra fields) ([]byte, error) {
+func appendFields(b []byte, extra Fields) ([]byte, error) {
 	if len(extra) == 0 {
 		return b, nil
 	}
@@ -293,7 +277,7 @@ func appendFields(b []byte, extra fields) ([]byte, error) {
 }
 
 // decodeKeeping decodes a record and its unknown fields.
-func decodeKeeping[T any](b []byte) (*T, fields, error) {
+func decodeKeeping[T any](b []byte) (*T, Fields, error) {
 	v := new(T)
 	b, err := inflate(b)
 	if err != nil {
@@ -308,7 +292,7 @@ func decodeKeeping[T any](b []byte) (*T, fields, error) {
 	if err := json.Unmarshal(b, v); err != nil {
 		return v, nil, err
 	}
-	var extra fields
+	var extra Fields
 	if err := json.Unmarshal(b, &extra); err != nil {
 		return v, nil, err
 	}
@@ -334,8 +318,8 @@ func fieldNames(t reflect.Type) []string {
 	return names
 }
 
-// encodedLen returns how many bytes v takes in a record.
-func encodedLen(v any) int {
+// EncodedLen returns how many bytes v takes in a record.
+func EncodedLen(v any) int {
 	b, err := marshal(v)
 	if err != nil {
 		panic(err) // callers pass strings and records, which always encode

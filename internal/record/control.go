@@ -33,7 +33,7 @@ type Control struct {
 	Hold
 	Acts Acts `json:"acts,omitempty"`
 
-	extra fields
+	extra Fields
 }
 
 // GroupControl is the intent of operators for all jobs of a group.
@@ -43,7 +43,7 @@ type GroupControl struct {
 	Hold
 	Acts Acts `json:"acts,omitempty"`
 
-	extra fields
+	extra Fields
 }
 
 // Exclusion names the disabled instances and hosts, which may own no shards.

@@ -138,7 +138,7 @@ func (fs Failures) With(more ...Failure) Failures {
 	slices.SortStableFunc(out, func(a, b Failure) int { return cmp.Compare(a.At, b.At) })
 	size, first := 0, len(out)-1
 	for i, f := range slices.Backward(out) {
-		size += encodedLen(f)
+		size += EncodedLen(f)
 		if i == len(out)-1 || size <= maxFailuresBytes && len(out)-i <= maxFailures {
 			first = i
 			continue
@@ -170,7 +170,7 @@ func firstRanges(s shardset.Set, most int) (first shardset.Set, more int) {
 // more bytes than in s.
 func cut(s string, most int) string {
 	const mark = CutMark
-	if len(s) <= most && encodedLen(s) <= most+len(`""`) {
+	if len(s) <= most && EncodedLen(s) <= most+len(`""`) {
 		return s
 	}
 	s = s[:min(len(s), most-len(mark))]
@@ -179,7 +179,7 @@ func cut(s string, most int) string {
 			s = s[:len(s)-1] // part of a character
 			continue
 		}
-		if encodedLen(s) <= most-len(mark)+len(`""`) {
+		if EncodedLen(s) <= most-len(mark)+len(`""`) {
 			break
 		}
 		s = s[:len(s)-1]

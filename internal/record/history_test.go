@@ -124,7 +124,7 @@ func TestFailures(t *testing.T) {
 				fs = fs.With(failure(i, shardset.Range(0, MaxShards), strings.Repeat(text, 1000)))
 				size := 0
 				for _, f := range fs {
-					size += encodedLen(f)
+					size += EncodedLen(f)
 				}
 				require.LessOrEqual(t, size, maxFailuresBytes)
 				require.Equal(t, failure(i, shardset.Of(), "").Fire, fs[len(fs)-1].Fire)
@@ -142,7 +142,7 @@ func TestCut(t *testing.T) {
 	})
 	t.Run("counts the bytes of the JSON form", func(t *testing.T) {
 		s := cut(errors.New(strings.Repeat("\x00", 200)).Error(), 200)
-		assert.LessOrEqual(t, encodedLen(s), 202)
+		assert.LessOrEqual(t, EncodedLen(s), 202)
 		assert.NotEmpty(t, strings.TrimSuffix(s, "..."))
 	})
 }

@@ -19,7 +19,7 @@ type Meta struct {
 	// Incident is the loss of records that a process has noticed and no operator has acknowledged.
 	Incident *Incident `json:"incident,omitempty"`
 
-	extra fields
+	extra Fields
 }
 
 // Incident is a loss of records: a store that was wiped, replaced, or set back to an earlier state.

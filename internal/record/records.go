@@ -424,7 +424,7 @@ type Plan struct {
 	Failures  Failures   `json:"failures,omitempty"`  // as in Claims, of expired incarnations
 	Decisions []Decision `json:"decisions,omitempty"` // the latest, oldest first
 
-	extra fields
+	extra Fields
 }
 
 // Last returns the newest epoch.

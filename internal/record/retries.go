@@ -29,7 +29,7 @@ func (c *Control) AddRetry(r Retry) {
 	all := append(c.Retries[:len(c.Retries):len(c.Retries)], r)
 	size, first := 0, len(all)
 	for first > 0 && len(all)-first < maxRetries {
-		if size += encodedLen(all[first-1]); size > maxRetriesBytes {
+		if size += EncodedLen(all[first-1]); size > maxRetriesBytes {
 			break
 		}
 		first--

@@ -58,7 +58,7 @@ func fullRecords(t *testing.T) (*Plan, *Claims) {
 		Triggers: []Trigger{{Number: 7, At: at, Epoch: 1, Param: "2026-01", Shards: &shards}, {Number: 8, Shards: &none}, {Number: 9, At: at}},
 		Counts:   Counts{1 << 62, 2, 3, 4, 5, 6, 7}, Problem: "日次", Resets: 2, Cancels: Runs{{shardset.Of(2), Ref{Epoch: 1, Fire: at, Attempt: 1}}}, GroupPause: &OwnHold{true, true}, Unoffered: at, Ended: at + 1e9,
 		Decisions: []Decision{{at, 7, "a", "assign 0-3 to a", 2}, {at, 8, "a", "none", 0}},
-		extra:     fields{"novelty": json.RawMessage(`{"x":[1.50,2]}`), "a_novelty": json.RawMessage(`9007199254740993`)},
+		extra:     Fields{"novelty": json.RawMessage(`{"x":[1.50,2]}`), "a_novelty": json.RawMessage(`9007199254740993`)},
 	}
 	plan.Failures = Failures{{plan.Reruns[0], 4, at + 5e8, "日次 <a&b> \"x\"\\\n\x00\u2028", true, 6, 3, "#7-hr55fvbgto26m", true}}
 	claims := &Claims{

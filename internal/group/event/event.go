@@ -49,6 +49,19 @@ const (
 	SessionLeft                              // the member has left the group
 )
 
+var sessionStateTexts = textForms[SessionState]{
+	SessionJoined: "joined", SessionSuspended: "suspended", SessionResumed: "resumed", SessionLost: "lost", SessionLeft: "left",
+}
+
+// String returns the text form of s, such as "suspended".
+func (s SessionState) String() string { return sessionStateTexts.text(s) }
+
+// MarshalText returns the text form of s.
+func (s SessionState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads the text form of a state.
+func (s *SessionState) UnmarshalText(text []byte) error { return sessionStateTexts.parse(s, text) }
+
 // Leadership is the begin or the end of a term of this member.
 type Leadership struct {
 	Term    uint64
@@ -91,6 +104,19 @@ const (
 	Overlap                         // they came due while a run of their shard lasted
 	Upstream                        // a fire of a job that the job follows did not end as wanted
 )
+
+var skipReasonTexts = textForms[SkipReason]{
+	Misfire: "misfire", Disabled: "disabled", Unoffered: "unoffered", Expired: "expired", Overlap: "overlap", Upstream: "upstream",
+}
+
+// String returns the text form of r, such as "misfire".
+func (r SkipReason) String() string { return skipReasonTexts.text(r) }
+
+// MarshalText returns the text form of r.
+func (r SkipReason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads the text form of a reason.
+func (r *SkipReason) UnmarshalText(text []byte) error { return skipReasonTexts.parse(r, text) }
 
 // Crashed is runs of one fire or trigger that ended with the session of their owner. They are lost unless Rerun.
 type Crashed struct {

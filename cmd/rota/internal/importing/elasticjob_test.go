@@ -148,9 +148,9 @@ func TestConvertElasticJob_PassesTheShardingContext(t *testing.T) {
 	for _, j := range v3.Jobs() {
 		byName[j.Name] = j
 	}
-	run := &executor.Run{
+	run := &executor.Run{RunInfo: executor.RunInfo{
 		ID: "echo/1/2026-01-02T03:04:05Z/1", Job: "echo", Shard: 1, Shards: 2, Param: `a=1, "b"`, ShardParam: "x", FireTime: time.Unix(0, 0),
-	}
+	}}
 	context := `{"jobName":"echo","taskId":"echo/1/2026-01-02T03:04:05Z/1","shardingTotalCount":2,` +
 		`"jobParameter":"a=1, \"b\"","shardingItem":1,"shardingParameter":"x"}`
 	var logged bytes.Buffer

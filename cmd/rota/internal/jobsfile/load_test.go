@@ -303,7 +303,7 @@ func TestRunVariables_AreThoseOfHandlers(t *testing.T) {
 	h := handler.Shell("env; exit 1")
 	h.Env, h.LogLimit = []string{}, -1
 	var failed *handler.ExitError
-	require.ErrorAs(t, h.Handle(t.Context(), &executor.Run{Job: "a"}), &failed)
+	require.ErrorAs(t, h.Handle(t.Context(), &executor.Run{RunInfo: executor.RunInfo{Job: "a"}}), &failed)
 	var names []string
 	for line := range strings.Lines(failed.Tail) {
 		if name, _, _ := strings.Cut(line, "="); strings.HasPrefix(name, "ROTA_") {

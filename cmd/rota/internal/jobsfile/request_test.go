@@ -41,9 +41,9 @@ func TestRequest_ReadsSecretsForEachRequest(t *testing.T) {
     every: 1m
     http: {url: %q, header: {Authorization: {from_file: %q}, X-Key: {from_env: KEY}, X-Shard: "{{.Shard}}"}}
 `, server.URL, token), host)
-	require.NoError(t, j.Handler.Handle(t.Context(), &executor.Run{Shard: 3}))
+	require.NoError(t, j.Handler.Handle(t.Context(), &executor.Run{RunInfo: executor.RunInfo{Shard: 3}}))
 	require.NoError(t, os.WriteFile(token, []byte("Bearer second"), 0o600))
-	require.NoError(t, j.Handler.Handle(t.Context(), &executor.Run{Shard: 4}))
+	require.NoError(t, j.Handler.Handle(t.Context(), &executor.Run{RunInfo: executor.RunInfo{Shard: 4}}))
 	assert.Equal(t, []string{"Bearer {{.Shard}}|of KEY|3", "Bearer second|of KEY|4"}, got, "a secret is no template")
 
 	require.NoError(t, os.Remove(token))
