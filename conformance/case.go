@@ -11,7 +11,8 @@ type Case struct {
 	Needs  []string
 	Proves []Promise
 
-	run func(*test)
+	alone bool // it looks at all goroutines of the process
+	run   func(*test)
 }
 
 // Title is the name of the case's subtest.

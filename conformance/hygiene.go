@@ -19,7 +19,7 @@ import (
 var hygieneCases = []Case{
 	{
 		Code: "H01", Name: "no goroutine is left when Close returns",
-		Proves: []Promise{CloseEndsGoroutines}, run: noGoroutineLeft,
+		Proves: []Promise{CloseEndsGoroutines}, alone: true, run: noGoroutineLeft,
 	},
 	{
 		Code: "H02", Name: "a closed handle returns ErrClosed and may be closed twice",
@@ -27,7 +27,7 @@ var hygieneCases = []Case{
 	},
 	{
 		Code: "H03", Name: "no goroutine runs before a handle is opened",
-		Proves: []Promise{NothingRunsBeforeOpen}, run: nothingAtInit,
+		Proves: []Promise{NothingRunsBeforeOpen}, alone: true, run: nothingAtInit,
 	},
 	{
 		Code: "H04", Name: "Close wakes pending calls and watchers",
@@ -39,7 +39,7 @@ var hygieneCases = []Case{
 	},
 	{
 		Code: "H06", Name: "Close of a disconnected handle returns when its context ends",
-		Proves: []Promise{CloseReturnsByItsContext, CloseEndsGoroutines, CallsEndWithTheirContext}, Needs: []string{Partition}, run: closeWhileUnreachable,
+		Proves: []Promise{CloseReturnsByItsContext, CloseEndsGoroutines, CallsEndWithTheirContext}, Needs: []string{Partition}, alone: true, run: closeWhileUnreachable,
 	},
 	{
 		Code: "H07", Name: "handles are independent of each other",

@@ -5,19 +5,24 @@ import (
 	"maps"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
 // Run runs the suite against b as subtests of t. It logs and returns a summary; see
-// ReportVariable for a report over several runs.
+// ReportVariable for a report over several runs. Parallel tests may each call Run, with
+// stores that do not share a server.
 func Run(t *testing.T, b Backend) Summary {
 	t.Helper()
 	report := beginReport(t, b)
 	cases := Cases()
 	results := make([]Result, len(cases))
-	t.Run("Declarations", func(t *testing.T) { checkDeclarations(t, b) })
+	t.Run("Declarations", func(t *testing.T) {
+		t.Cleanup(holdProcess(false))
+		checkDeclarations(t, b)
+	})
 	for start := 0; start < len(cases); {
 		end := start + 1
 		for end < len(cases) && cases[end].Group == cases[start].Group {
@@ -47,6 +52,7 @@ func runCase(t *testing.T, b Backend, c Case) Result {
 			r.Outcome = Lacking
 			t.Skip(r.Reason)
 		}
+		t.Cleanup(holdProcess(c.alone)) // until the handles of the case are closed
 		start := time.Now()
 		defer func() { r.Took = time.Since(start) }()
 		r.Outcome = Failed // a failing bubble ends the goroutine
@@ -56,6 +62,19 @@ func runCase(t *testing.T, b Backend, c Case) Result {
 		}
 	})
 	return r
+}
+
+// process keeps the cases that look at all goroutines of the process apart from the cases of parallel runs.
+var process sync.RWMutex
+
+// holdProcess waits until a case may run beside those that are running.
+func holdProcess(alone bool) (release func()) {
+	if alone {
+		process.Lock()
+		return process.Unlock
+	}
+	process.RLock()
+	return process.RUnlock
 }
 
 // Try runs one case against b and returns its failures instead of failing t. Tests use it

@@ -36,7 +36,7 @@ var suspendedCases = []Case{
 	},
 	{
 		Code: "S25", Name: "ended sessions leave no goroutines",
-		Proves: []Promise{EndedSessionsFreeAll}, Needs: []string{Expire}, run: sessionsLeakNothing,
+		Proves: []Promise{EndedSessionsFreeAll}, Needs: []string{Expire}, alone: true, run: sessionsLeakNothing,
 	},
 }
 

@@ -61,7 +61,7 @@ var watchCases = []Case{
 	},
 	{
 		Code: "W14", Name: "closed watchers leave no goroutines",
-		Proves: []Promise{WatcherCloseFreesAll}, run: watchersLeakNothing,
+		Proves: []Promise{WatcherCloseFreesAll}, alone: true, run: watchersLeakNothing,
 	},
 	{
 		Code: "W16", Name: "events arrive promptly, even right after the watch began",

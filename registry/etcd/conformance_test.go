@@ -9,12 +9,16 @@ import (
 	"github.com/rota-dev/rota/internal/test/testserver/servertest"
 )
 
+// The modes run side by side, since they mostly wait, each on servers of its own.
+
 func TestConformance(t *testing.T) {
-	conformance.Run(t, etcdbackend.New(etcdbackend.Config{Cluster: servertest.Etcd(t)}))
+	t.Parallel()
+	conformance.Run(t, etcdbackend.New(etcdbackend.Config{Cluster: servertest.StartEtcd(t, testserver.EtcdOptions{})}))
 }
 
 // TestConformanceOfMembers runs the suite on three members that require credentials.
 func TestConformanceOfMembers(t *testing.T) {
+	t.Parallel()
 	const password = "of the tests"
 	cluster := servertest.StartEtcd(t, testserver.EtcdOptions{
 		Members: 3, RootPassword: password,
@@ -25,7 +29,8 @@ func TestConformanceOfMembers(t *testing.T) {
 
 // TestConformanceBelowDirectory runs the suite on registry.Prefix.
 func TestConformanceBelowDirectory(t *testing.T) {
-	b := etcdbackend.New(etcdbackend.Config{Cluster: servertest.Etcd(t)})
+	t.Parallel()
+	b := etcdbackend.New(etcdbackend.Config{Cluster: servertest.StartEtcd(t, testserver.EtcdOptions{})})
 	b.Below = "some/dir"
 	conformance.Run(t, b)
 }

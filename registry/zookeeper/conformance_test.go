@@ -26,13 +26,17 @@ func startCluster(t *testing.T, members int) *testserver.Cluster {
 	})
 }
 
+// The modes run side by side, since they mostly wait, each on servers of its own.
+
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	conformance.Run(t, zookeeperbackend.New(zookeeperbackend.Config{
 		Cluster: startCluster(t, 1), TTL: singleTTL, SuperPassword: superPassword, Quota: true,
 	}))
 }
 
 func TestConformanceOfThreeMembers(t *testing.T) {
+	t.Parallel()
 	conformance.Run(t, zookeeperbackend.New(zookeeperbackend.Config{
 		Cluster: startCluster(t, 3), TTL: ensembleTTL, SuperPassword: superPassword, Quota: true,
 	}))
@@ -40,6 +44,7 @@ func TestConformanceOfThreeMembers(t *testing.T) {
 
 // TestConformanceBelowDirectory runs the suite on registry.Prefix.
 func TestConformanceBelowDirectory(t *testing.T) {
+	t.Parallel()
 	b := zookeeperbackend.New(zookeeperbackend.Config{
 		Cluster: startCluster(t, 1), TTL: singleTTL, SuperPassword: superPassword, Quota: true,
 	})
