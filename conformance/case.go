@@ -11,7 +11,9 @@ type Case struct {
 	Needs  []string
 	Proves []Promise
 
-	alone bool // it looks at all goroutines of the process
+	// alone keeps the case apart from the cases of parallel runs: it looks at all goroutines of the
+	// process, or all servers have to restart within a session's TTL.
+	alone bool
 	run   func(*test)
 }
 

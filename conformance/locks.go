@@ -57,7 +57,7 @@ var lockCases = []Case{
 	},
 	{
 		Code: "L13", Name: "a lock stays held across a restart of the store",
-		Proves: []Promise{LockOutlivesTheStore}, Needs: []string{Restart}, run: heldOverRestart,
+		Proves: []Promise{LockOutlivesTheStore}, Needs: []string{Restart}, alone: true, run: heldOverRestart,
 	},
 	{
 		Code: "L14", Name: "a release whose reply was lost frees the lock once",

@@ -64,10 +64,11 @@ func runCase(t *testing.T, b Backend, c Case) Result {
 	return r
 }
 
-// process keeps the cases that look at all goroutines of the process apart from the cases of parallel runs.
+// process is held by the running cases of parallel runs.
 var process sync.RWMutex
 
-// holdProcess waits until a case may run beside those that are running.
+// holdProcess waits until a case may run beside those that are running. A Case that is alone waits
+// for all of them.
 func holdProcess(alone bool) (release func()) {
 	if alone {
 		process.Lock()

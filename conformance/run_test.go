@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/registry"
@@ -148,4 +149,14 @@ func TestLongKey(t *testing.T) {
 	require.ErrorIs(t, registry.CheckKey(longKey(maxKeyBytes+1)), registry.ErrInvalidKey)
 	require.NoError(t, registry.CheckKey(registry.Key(strings.Repeat("s", maxSegmentBytes))))
 	require.Error(t, registry.CheckKey(registry.Key(strings.Repeat("s", maxSegmentBytes+1))))
+}
+
+func TestHoldProcess(t *testing.T) {
+	one, other := holdProcess(false), holdProcess(false)
+	one()
+	assert.False(t, process.TryLock(), "a case that is alone waits for all others")
+	other()
+	alone := holdProcess(true)
+	assert.False(t, process.TryRLock(), "no case runs beside it")
+	alone()
 }

@@ -27,7 +27,7 @@ var sessionCases = []Case{
 	},
 	{
 		Code: "S04", Name: "sessions, keys and watches survive a restart of the store",
-		Proves: []Promise{SessionsAreRenewed, WatchOutlivesConnections, SeqGrows, SessionIDsAreUnique}, Needs: []string{Restart}, run: restartedStore,
+		Proves: []Promise{SessionsAreRenewed, WatchOutlivesConnections, SeqGrows, SessionIDsAreUnique}, Needs: []string{Restart}, alone: true, run: restartedStore,
 	},
 	{
 		Code: "S05", Name: "a session cut off at any moment is Lost before another client sees its keys vanish",
