@@ -109,7 +109,9 @@ packages=$((processors + 1)) parallel=$((processors > 3 ? processors : 3))
 # workspace. The root's is not, which proves that its go.mod is complete.
 while read -r dir; do
 	if [[ $dir != . ]] && grep -q "^	$dir\$" go.work; then export GOWORK=; else export GOWORK=off; fi
-	(cd "$dir" && go test -race -count=1 -timeout="$timeout" -p "$packages" -parallel "$parallel" "$@" ./... </dev/null) || status=1
+	patterns=(./...)
+	if [[ $dir == . ]]; then patterns=(./registry/... ./...); fi # what takes longest begins first
+	(cd "$dir" && go test -race -count=1 -timeout="$timeout" -p "$packages" -parallel "$parallel" "$@" "${patterns[@]}" </dev/null) || status=1
 done < <(find . -name go.mod -not -path './internal/tools/*' -exec dirname {} + | sort)
 export GOWORK=off
 
