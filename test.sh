@@ -100,10 +100,8 @@ status=0
 # Tests would fetch the servers too, but would keep the processors busy beside tests of timing.
 go run ./internal/test/testrun provision
 
-# One package more at a time than there are processors, since those with servers mostly wait, and
-# at least the three modes of a server side by side.
-processors=$(getconf _NPROCESSORS_ONLN)
-packages=$((processors + 1)) parallel=$((processors > 3 ? processors : 3))
+# One package more at a time than there are processors, since those with servers mostly wait.
+packages=$(($(getconf _NPROCESSORS_ONLN) + 1))
 
 # The tools have a module each and no tests. A module that go.work lists is tested in the
 # workspace. The root's is not, which proves that its go.mod is complete.
@@ -111,7 +109,7 @@ while read -r dir; do
 	if [[ $dir != . ]] && grep -q "^	$dir\$" go.work; then export GOWORK=; else export GOWORK=off; fi
 	patterns=(./...)
 	if [[ $dir == . ]]; then patterns=(./registry/... ./...); fi # what takes longest begins first
-	(cd "$dir" && go test -race -count=1 -timeout="$timeout" -p "$packages" -parallel "$parallel" "$@" "${patterns[@]}" </dev/null) || status=1
+	(cd "$dir" && go test -race -count=1 -timeout="$timeout" -p "$packages" "$@" "${patterns[@]}" </dev/null) || status=1
 done < <(find . -name go.mod -not -path './internal/tools/*' -exec dirname {} + | sort)
 export GOWORK=off
 
