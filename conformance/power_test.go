@@ -9,9 +9,10 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/rota-dev/rota/conformance"
+	"github.com/rota-dev/rota/internal/test/long"
 )
 
-var powerRuns = flag.Int("power.runs", 1, "`number` of runs in which each saboteur of a history must be found")
+var powerRuns = flag.Int("power.runs", long.Pick(1, 20), "`number` of runs in which each saboteur of a history must be found")
 
 // TestHistories_FindEachSaboteur states the power of the recorded histories: each saboteur is
 // found in each run, by the histories of one case and with two seeds of C06, as on servers.

@@ -18,12 +18,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/conformance/child"
+	"github.com/rota-dev/rota/internal/test/long"
 	"github.com/rota-dev/rota/internal/test/testserver/provision"
 )
 
 var (
 	quartzSeed        = flag.Uint64("quartz.seed", 1, "seed of the random expressions that are compared with Quartz's")
-	quartzExpressions = flag.Int("quartz.expressions", 2000, "number of random expressions that are compared with Quartz's")
+	quartzExpressions = flag.Int("quartz.expressions", long.Pick(2000, 20_000), "number of random expressions that are compared with Quartz's")
 )
 
 // quartzCase is an expression whose fires after an instant are compared.

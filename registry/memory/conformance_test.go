@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"github.com/rota-dev/rota/conformance"
+	"github.com/rota-dev/rota/internal/test/long"
 	"github.com/rota-dev/rota/internal/test/memorybackend"
 )
 
 var (
 	seed  = flag.Uint64("conformance.seed", 0, "first `seed` of the histories under random faults")
-	seeds = flag.Int("conformance.seeds", 0, "`number` of seeds that case C06 runs")
+	seeds = flag.Int("conformance.seeds", long.Pick(0, 2000), "`number` of seeds that case C06 runs; 0: the suite's default")
 )
 
 // TestConformance runs the suite. A long run of random histories is started by

@@ -16,16 +16,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/test/long"
 	"github.com/rota-dev/rota/registry"
 )
 
-var exploreStates = flag.Int("explore.states", 150, "at most how many worlds of each scenario to search")
+var exploreStates = flag.Int("explore.states", long.Pick(40, 600), "at most how many worlds of each scenario to search")
 
 var exploreGuard = flag.String("explore.guard", "", "the guard to remove; empty: each in turn")
 
 var exploreScenario = flag.String("explore.scenario", "", "the scenario to search without a guard; empty: all")
 
-var exploreWays = flag.Int("explore.ways", 20, "how many random paths to take through each scenario, and in search of a violation without a guard")
+var exploreWays = flag.Int("explore.ways", long.Pick(10, 60), "how many random paths to take through each scenario, and in search of a violation without a guard")
 
 func formatDefinition(revision, shards int, more string) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(`{"name":%q,"revision":%d,"shards":%d%s}`, jobName, revision, shards, more))
@@ -329,8 +330,14 @@ func TestExploration_FindsNoViolationOnRandomPaths(t *testing.T) {
 	}
 }
 
+// met holds the result of guardsMet, which two tests need.
+var met []string
+
 // guardsMet returns the guards of all requests on random paths through the scenarios.
 func guardsMet(t *testing.T) []string {
+	if met != nil {
+		return slices.Clone(met)
+	}
 	seen := map[string]bool{}
 	inBubble(t, func(*testing.T) {
 		for _, sc := range scenarios {
@@ -342,7 +349,8 @@ func guardsMet(t *testing.T) []string {
 			}
 		}
 	})
-	return slices.Sorted(maps.Keys(seen))
+	met = slices.Sorted(maps.Keys(seen))
+	return slices.Clone(met)
 }
 
 // Without any one of its guards, some path has to break a promise. The witness is tried first. If the

@@ -256,8 +256,9 @@ func (c *comparison) decideAll() (moved int) {
 			return moved
 		}
 		var owners []string
+		now := newRound(c.View)
 		for _, name := range c.names {
-			owners = append(owners, newRound(c.View).currentOwners(name, c.shards)...)
+			owners = append(owners, now.currentOwners(name, c.shards)...)
 		}
 		moved += c.setOwners(owners)
 	}

@@ -49,11 +49,13 @@ func TestDecisions(t *testing.T) {
 			letters[i] = byte('a' + rng.IntN(26))
 		}
 		var bare []byte
-		for n := len(letters) / 2; len(bare) < registry.PortableLimits.ValueBytes-500; n += 500 {
+		const enough = 500 // below the limit
+		for n, lacks := len(letters)/2, 0; bare == nil || lacks > enough; n += max(500, lacks/2) {
 			p.Problem = string(letters[:n])
 			var err error
 			bare, err = record.Encode(p)
 			require.NoError(t, err)
+			lacks = registry.PortableLimits.ValueBytes - len(bare)
 		}
 		for i := range 8 {
 			p.Note(record.Decision{What: p.Problem[1000*i:]})

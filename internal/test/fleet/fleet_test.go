@@ -10,10 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/internal/test/fleet"
+	"github.com/rota-dev/rota/internal/test/long"
 )
 
 var (
-	rounds = flag.Int("fleet.rounds", 1, "rounds of each kind of fault")
+	rounds = flag.Int("fleet.rounds", long.Pick(1, 3), "rounds of each kind of fault")
 	small  = flag.Int("fleet.small-jobs", 0, "jobs of one shard that all fire each second, beside the others")
 	seed   = flag.Uint64("fleet.seed", uint64(time.Now().UnixNano()), "of random numbers")
 )

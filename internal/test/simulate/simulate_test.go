@@ -13,11 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/internal/test/judge"
+	"github.com/rota-dev/rota/internal/test/long"
 	"github.com/rota-dev/rota/internal/test/simulate"
 )
 
 var (
-	seeds   = flag.Int("simulate.seeds", 20, "how many small fleets to simulate")
+	seeds   = flag.Int("simulate.seeds", long.Pick(20, 200), "how many small fleets to simulate")
 	first   = flag.Uint64("simulate.first", 1, "the first of them")
 	part    = flag.Float64("simulate.part", 1, "the part of its simulated time for which each small fleet runs")
 	seed    = flag.Uint64("simulate.seed", 0, "simulate only this seed; 0: all")
