@@ -2,16 +2,16 @@ package claimer
 
 import (
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/rota-dev/rota/internal/group/claiming"
+	"github.com/rota-dev/rota/internal/mutex"
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
 // inbox is the input of a claimer from other goroutines.
 type inbox struct {
-	mu             sync.Mutex
+	mu             mutex.Mutex
 	Running        int // runs whose function has not returned
 	ended          []endedRun
 	batching       bool          // ends wait for other ends: only the last one wakes the claimer
