@@ -131,11 +131,7 @@ func (c *Claimer) DrainInbox() {
 			j.Ended = slices.Grow(j.Ended, countSameJob(ends[i:]))
 		}
 		j.Ended = append(j.Ended, e.EndedRun)
-		if _, frozen := c.Frozen[j]; frozen || j.awaited || e.Retry {
-			c.MarkDirty(j) // a move, a due fire or a retry waits for this end
-		} else {
-			c.holdEnd(j, e.Shard, now, clock)
-		}
+		c.scheduleEnd(j, &e.EndedRun, now, clock)
 	}
 	if recheck || closed != c.Draining || skewed != c.skewed {
 		c.Draining, c.skewed = closed, skewed
