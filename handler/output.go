@@ -112,7 +112,7 @@ func (o *output) admitLocked(length, size int) bool {
 // reportCut logs how much was not logged.
 func (o *output) reportCut() { o.logAfter(o.reportCutLocked) }
 
-// logAfter calls do with o.mu held, and then what it has added to o.later.
+// logAfter calls do with o.mu held, and then the functions that do has added to o.later.
 func (o *output) logAfter(do func()) {
 	o.mu.Lock()
 	do()

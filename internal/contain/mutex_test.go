@@ -43,7 +43,7 @@ func TestMutex_ACallUnderAMutexIsReported(t *testing.T) {
 	}
 }
 
-// reports returns what is reported while do runs.
+// reports returns the reports to mutex.Fail while do runs.
 func reports(do func()) (all []string) {
 	defer func(fail func(string)) { mutex.Fail = fail }(mutex.Fail)
 	mutex.Fail = func(report string) { all = append(all, report) }
