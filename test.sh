@@ -103,6 +103,11 @@ go run ./internal/test/testrun provision
 # One package more at a time than there are processors, since those with servers mostly wait.
 packages=$(($(getconf _NPROCESSORS_ONLN) + 1))
 
+# A build that ends a test at a call of user code under a mutex, and at mutexes that are locked in both orders.
+go test -count=1 -timeout=30m -tags rotacheck -skip 'TestUnoffered|TestStoreClock|TestAlways|TestStats_OfJobs|TestLog_Runs|TestExplain' "$@" \
+	./internal/mutex ./internal/contain ./internal/group/{claimer,elector,eventlog,leader,member} \
+	./executor/... ./handler ./history ./coordinator || status=1
+
 # The tools have a module each and no tests. A module that go.work lists is tested in the
 # workspace. The root's is not, which proves that its go.mod is complete.
 while read -r dir; do

@@ -17,6 +17,7 @@ import (
 	"github.com/rota-dev/rota/internal/group/due"
 	"github.com/rota-dev/rota/internal/group/member"
 	"github.com/rota-dev/rota/internal/group/ownership"
+	"github.com/rota-dev/rota/internal/mutex"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -181,7 +182,7 @@ type ownWork struct {
 	log  *slog.Logger
 
 	calling sync.WaitGroup
-	mu      sync.Mutex
+	mu      mutex.Mutex
 	calls   map[int]context.CancelCauseFunc // by shard
 	ended   error                           // why no calls are made any more
 }
@@ -191,16 +192,23 @@ func (o *ownWork) Compile(json.RawMessage) (due.Program, error) { return always{
 
 // Start is described in Work.
 func (o *ownWork) Start(ctx context.Context, r claimer.Run, shards iter.Seq[int], done func(shard int, err error)) {
+	for shard := range shards {
+		r.Shard = shard
+		if err := o.startShard(ctx, r, done); err != nil {
+			done(shard, err)
+		}
+	}
+}
+
+// startShard calls the function of one shard, unless no calls are made any more: Join may have returned already,
+// and must not leave a call behind.
+func (o *ownWork) startShard(ctx context.Context, r claimer.Run, done func(shard int, err error)) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for shard := range shards {
-		if o.ended != nil { // Join may have returned already, and must not leave a call behind
-			done(shard, o.ended)
-			continue
-		}
-		r.Shard = shard
+	if o.ended == nil {
 		o.startLocked(ctx, r, done)
 	}
+	return o.ended
 }
 
 // startLocked calls the function of one shard. The caller holds o.mu.

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/rota-dev/rota/executor/internal/pool"
 	"github.com/rota-dev/rota/internal/group/claimer"
+	"github.com/rota-dev/rota/internal/mutex"
 	"github.com/rota-dev/rota/internal/record"
 )
 
@@ -157,7 +157,7 @@ type shardOf struct {
 
 // claimedRuns are all claimed runs that have not ended.
 type claimedRuns struct {
-	mu      sync.Mutex
+	mu      mutex.Mutex
 	of      map[string][]*claimedRun // by job, then by shard; nil: no run
 	count   int
 	size    int   // the length of all lists

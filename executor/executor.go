@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/strategy"
 	"github.com/rota-dev/rota/executor/internal/pool"
 	"github.com/rota-dev/rota/internal/contain"
 	"github.com/rota-dev/rota/internal/group/member"
+	"github.com/rota-dev/rota/internal/mutex"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
@@ -117,7 +117,7 @@ type Executor struct {
 	keys       record.Keys
 	waited     waitReport // of the goroutine that the pool's alarm has begun
 
-	mu        sync.Mutex
+	mu        mutex.Mutex
 	jobs      map[string]*Job // by name, withdrawn ones included
 	withdrawn map[string]bool // by name of the job
 	followed  map[string]bool // jobs that a registered one follows or has followed

@@ -5,11 +5,11 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/rota-dev/rota/internal/contain"
+	"github.com/rota-dev/rota/internal/mutex"
 )
 
 const (
@@ -29,7 +29,7 @@ type observers struct {
 	all     atomic.Pointer[[]Observer] // nil: none
 	dropped atomic.Uint64
 
-	mu         sync.Mutex
+	mu         mutex.Mutex
 	queue      chan delivery // nil without observers
 	delivering bool          // there is a goroutine that delivers
 	idle       chan struct{} // closed when that goroutine ends; nil without a caller of close
@@ -170,6 +170,7 @@ func (q *observers) call(d delivery, o *Observer) {
 			q.log.Error("callback of an observer panicked", "panics", n, "last", contain.TextOf(v), "stack", string(stack))
 		}
 	}()
+	mutex.CheckFree("an observer")
 	d(o)
 }
 
@@ -189,6 +190,13 @@ func (q *observers) close() {
 	if idle != nil {
 		waitFor(context.Background(), deliveryTimeout, idle)
 	}
+	if n := q.dropRest(); n > 0 {
+		q.logDrops(n)
+	}
+}
+
+// dropRest drops the queued events, and returns how many drops are not logged.
+func (q *observers) dropRest() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	rest := len(q.queue)
@@ -196,8 +204,7 @@ func (q *observers) close() {
 		<-q.queue
 	}
 	q.dropped.Add(uint64(rest))
-	if rest += q.drops.since; rest > 0 {
-		q.drops.since = 0
-		q.logDrops(rest)
-	}
+	rest += q.drops.since
+	q.drops.since = 0
+	return rest
 }

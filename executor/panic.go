@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 
 	"github.com/rota-dev/rota/internal/contain"
+	"github.com/rota-dev/rota/internal/mutex"
 )
 
 // PanicError is the error of a run whose handler panicked, or returned an error of which a method panics:
@@ -55,6 +56,7 @@ func callHandler(ctx context.Context, h Handler, r *Run) (err error) {
 			err = contain.Guard(&PanicError{v, debug.Stack(), returned})
 		}
 	}()
+	mutex.CheckFree("a handler")
 	returned = h.Handle(ctx, r)
 	return contain.Settle(returned)
 }

@@ -6,10 +6,10 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/rota-dev/rota/internal/group/claimer"
+	"github.com/rota-dev/rota/internal/mutex"
 )
 
 // outcome is the state of a run, for the log.
@@ -80,7 +80,7 @@ const (
 type runLog struct {
 	log *slog.Logger
 
-	mu     sync.Mutex
+	mu     mutex.Mutex
 	bursts map[burstOf]*burst
 }
 
@@ -196,22 +196,26 @@ func (l *runLog) logCount(of burstOf, b *burst) {
 // begins now has not returned, until returned is called.
 func (l *runLog) watchTimeout(r *Run, timeout time.Duration) (returned func()) {
 	began, wait, over, logged := time.Now(), overdueAfter, false, false
-	var mu sync.Mutex
+	var mu mutex.Mutex
 	var timer *time.Timer
 	mu.Lock()
 	defer mu.Unlock()
 	timer = time.AfterFunc(timeout+wait, func() {
 		mu.Lock()
-		defer mu.Unlock()
-		if over {
+		due := !over
+		logged = logged || due
+		mu.Unlock()
+		if !due {
 			return
 		}
-		logged = true
 		l.logOrCount(r, runOverdue, nil, slog.Time("since", began), slog.Duration("timeout", timeout),
 			slog.String("next", "the shard runs nothing else, and does not move, until the handler returns"),
 			slog.String("remedy", "have the handler return when its context ends"))
-		wait = min(3*wait, overdueAtMost)
-		timer.Reset(wait)
+		mu.Lock()
+		defer mu.Unlock()
+		if wait = min(3*wait, overdueAtMost); !over {
+			timer.Reset(wait)
+		}
 	})
 	return func() {
 		mu.Lock()

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 
 	"github.com/rota-dev/rota/internal/group/ownership"
+	"github.com/rota-dev/rota/internal/mutex"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -104,7 +104,7 @@ type gate struct {
 	ctx context.Context // the run's
 	run *claimedRun
 
-	mu     sync.Mutex
+	mu     mutex.Mutex
 	owned  *ownership.Access // nil before the first use
 	closed bool
 }

@@ -4,14 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/rota-dev/rota/internal/group/claimer"
+	"github.com/rota-dev/rota/internal/mutex"
 )
 
 // yieldSignal asks a claimed run to yield.
 type yieldSignal struct {
-	mu     sync.Mutex
+	mu     mutex.Mutex
 	asked  chan struct{}           // closed when the run is asked; nil before the handler has called Run.Yield
 	cancel context.CancelCauseFunc // of the run's context; nil before it has one
 	ended  error                   // the cause with which the context is to end, or has ended

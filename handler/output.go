@@ -7,11 +7,11 @@ import (
 	"io"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/rota-dev/rota/internal/contain"
+	"github.com/rota-dev/rota/internal/mutex"
 )
 
 // maxLine bounds a line of output in the log.
@@ -29,11 +29,12 @@ type output struct {
 	log   *slog.Logger
 	limit int // of a window; below zero: nothing is logged
 
-	mu     sync.Mutex // the streams are read by a goroutine each
-	kept   []byte     // the end of both streams, as they arrived
-	window time.Time  // its begin
-	logged int        // the cost of the lines of the window
+	mu     mutex.Mutex // the streams are read by a goroutine each
+	kept   []byte      // the end of both streams, as they arrived
+	window time.Time   // its begin
+	logged int         // the cost of the lines of the window
 	cut    struct{ lines, bytes int }
+	later  []func() // log lines, called once mu is unlocked
 }
 
 func newOutput(log *slog.Logger, limit int) *output {
@@ -54,8 +55,12 @@ func (o *output) stream(name string) *stream { return &stream{out: o, name: name
 // Write never fails, and waits for the logger, so that a program that writes faster than its
 // output can be logged is slowed down.
 func (s *stream) Write(p []byte) (int, error) {
-	s.out.mu.Lock()
-	defer s.out.mu.Unlock()
+	s.out.logAfter(func() { s.splitLocked(p) })
+	return len(p), nil
+}
+
+// splitLocked keeps the output, and logs the lines that it ends.
+func (s *stream) splitLocked(p []byte) {
 	s.out.keepLocked(p)
 	for rest := p; len(rest) > 0; {
 		part, after, ended := bytes.Cut(rest, []byte("\n"))
@@ -67,7 +72,6 @@ func (s *stream) Write(p []byte) (int, error) {
 		}
 		rest = after
 	}
-	return len(p), nil
 }
 
 // logLineLocked logs the line that was begun, unless it is empty.
@@ -82,7 +86,7 @@ func (s *stream) logLineLocked() {
 	if line != "" {
 		s.last = line
 		if s.out.admitLocked(len(line), size) {
-			s.out.log.LogAttrs(context.Background(), slog.LevelInfo, "output", attrs...)
+			s.out.later = append(s.out.later, func() { s.out.log.LogAttrs(context.Background(), slog.LevelInfo, "output", attrs...) })
 		}
 	}
 }
@@ -106,25 +110,30 @@ func (o *output) admitLocked(length, size int) bool {
 }
 
 // reportCut logs how much was not logged.
-func (o *output) reportCut() {
+func (o *output) reportCut() { o.logAfter(o.reportCutLocked) }
+
+// logAfter calls do with o.mu held, and then the functions that do has added to o.later.
+func (o *output) logAfter(do func()) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.reportCutLocked()
+	do()
+	later := o.later
+	o.later = nil
+	o.mu.Unlock()
+	for _, log := range later {
+		log()
+	}
 }
 
 func (o *output) reportCutLocked() {
 	if o.cut.lines > 0 {
-		o.log.Info("output cut", "lines", o.cut.lines, "bytes", o.cut.bytes, "end", o.tailLocked())
+		cut, end := o.cut, o.tailLocked()
+		o.later = append(o.later, func() { o.log.Info("output cut", "lines", cut.lines, "bytes", cut.bytes, "end", end) })
 		o.cut.lines, o.cut.bytes = 0, 0
 	}
 }
 
 // flush logs a last line that has no end.
-func (s *stream) flush() {
-	s.out.mu.Lock()
-	defer s.out.mu.Unlock()
-	s.logLineLocked()
-}
+func (s *stream) flush() { s.out.logAfter(s.logLineLocked) }
 
 func (o *output) keepLocked(p []byte) {
 	p = p[max(0, len(p)-maxTail):]

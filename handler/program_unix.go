@@ -8,9 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"sync"
 	"syscall"
 	"time"
+
+	"github.com/rota-dev/rota/internal/mutex"
 )
 
 // runProgram runs cmd in a process group of its own, and ends the group with ctx and with the
@@ -41,7 +42,7 @@ func runProgram(ctx context.Context, cmd *exec.Cmd, killAfter time.Duration) err
 type group struct {
 	pid int // of the program, also the ID of the group
 
-	mu    sync.Mutex
+	mu    mutex.Mutex
 	timer *time.Timer // sends SIGKILL; nil before SIGTERM
 	ended bool        // the ID may belong to another group
 }

@@ -121,6 +121,13 @@ func (w *writer) write(ctx context.Context, records []record) error {
 // setAside moves the first record, whose write alone failed, behind the others, or drops it if the sink has refused it
 // several times and stored others in between. A sink that stores none is away, and refuses no record.
 func (w *writer) setAside(err error) {
+	if name := w.moveFirst(); name != "" {
+		w.log.Error("history record refused: dropped", slog.String("record", name), slog.Any("error", err))
+	}
+}
+
+// moveFirst is setAside without the log. It returns the name of a record that it has dropped.
+func (w *writer) moveFirst() (dropped string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	rec := w.flight[0]
@@ -131,14 +138,13 @@ func (w *writer) setAside(err error) {
 	w.flight = w.flight[:copy(w.flight, w.flight[1:])]
 	if rec.failures < refusals {
 		w.flight = append(w.flight, rec)
-		return
+		return ""
 	}
 	w.pending.dropped.Refused++
-	name := "fire"
 	if rec.run != nil {
-		name = rec.run.ID
+		return rec.run.ID
 	}
-	w.log.Error("history record refused: dropped", slog.String("record", name), slog.Any("error", err))
+	return "fire"
 }
 
 // awaitRetry waits for the pause, which doubles. Shutdown ends the first pause that it meets.

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/contain"
+	"github.com/rota-dev/rota/internal/mutex"
 )
 
 // ErrNotWritten is returned by Recorder.Shutdown if records are lost because the sink did not store them in time.
@@ -95,7 +95,7 @@ type Recorder struct {
 	stop   context.CancelFunc
 	closed chan struct{} // closed when the loop has returned
 
-	mu      sync.Mutex
+	mu      mutex.Mutex
 	pending *pending
 	flight  []record // being written. Its content belongs to the loop
 	closing bool

@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
 	"time"
+
+	"github.com/rota-dev/rota/internal/mutex"
 )
 
 // Ring keeps the latest records in memory. It is a Sink, and safe for concurrent use.
 type Ring struct {
-	mu    sync.Mutex
+	mu    mutex.Mutex
 	size  int
 	runs  []Run // in order of arrival, the first at runsAt
 	fires []Fire

@@ -5,7 +5,8 @@ import (
 	"database/sql"
 	"math/bits"
 	"strings"
-	"sync"
+
+	"github.com/rota-dev/rota/internal/mutex"
 )
 
 // SQLStore stores history in a database. It is a Sink with retention, and safe for concurrent use. Several processes
@@ -15,7 +16,7 @@ type SQLStore struct {
 	dialect Dialect
 	o       SQLOptions
 
-	mu    sync.Mutex
+	mu    mutex.Mutex
 	steps []trimStep // of the present round of Trim
 	jobs  map[jobKey]*jobRows
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"reflect"
 	"runtime/debug"
+
+	"github.com/rota-dev/rota/internal/mutex"
 )
 
 // ErrGoexit is the error of a function that ended its goroutine instead of returning.
@@ -23,6 +25,7 @@ func (e *PanicError) Error() string { return e.text }
 // Call calls f, and returns its error or a *PanicError, whose text begins with what. The methods of the
 // error call no code of users that may panic; see Settle. If f calls runtime.Goexit, Call does not return.
 func Call(what string, f func() error) (err error) {
+	mutex.CheckFree(what)
 	defer func() {
 		if v := recover(); v != nil {
 			err = &PanicError{v, debug.Stack(), what + " panicked: " + TextOf(v)}
@@ -33,6 +36,7 @@ func Call(what string, f func() error) (err error) {
 
 // CallApart is Call in a goroutine of its own: if f calls runtime.Goexit, CallApart returns ErrGoexit.
 func CallApart(what string, f func() error) error {
+	mutex.CheckFree(what)
 	err, done := ErrGoexit, make(chan struct{})
 	go func() {
 		defer close(done)

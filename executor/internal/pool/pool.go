@@ -3,8 +3,9 @@ package pool
 
 import (
 	"iter"
-	"sync"
 	"time"
+
+	"github.com/rota-dev/rota/internal/mutex"
 )
 
 // Pool runs tasks in workers. A worker is a goroutine that continues with the next task, and
@@ -12,7 +13,7 @@ import (
 type Pool struct {
 	Options
 
-	mu     sync.Mutex
+	mu     mutex.Mutex
 	queue  queue
 	delays delays
 

@@ -2,8 +2,8 @@ package claimer
 
 import (
 	"maps"
-	"sync"
 
+	"github.com/rota-dev/rota/internal/mutex"
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
@@ -11,7 +11,7 @@ import (
 // incarnations. A shard that an earlier incarnation still runs is blocked: it must not start
 // here again before the function has returned.
 type BlockedShards struct {
-	mu          sync.Mutex
+	mu          mutex.Mutex
 	Running     map[string]*shardset.Set // by job, of all incarnations; none is empty
 	Old         map[string]shardset.Set  // by job, of earlier incarnations; a set is never changed in place
 	OnUnblocked func()                   // called after a removal from Old; must not block

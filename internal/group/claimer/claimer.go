@@ -20,10 +20,6 @@ import (
 const (
 	// maxEndsDelay bounds how long the end of a run waits for other ends to share its commit.
 	maxEndsDelay = 100 * time.Millisecond
-	// maxCarryDelay bounds how long the end of a short run waits for the next claim of its job, which
-	// records the end too: half the commits of a job that fires each second. A run whose end is not
-	// on record is made again after a crash, so a run that took longer does not wait for a claim.
-	maxCarryDelay = time.Second
 	// ClockCheckInterval bounds how long the claimer sleeps before it reads the wall clock
 	// again, which may have been set meanwhile.
 	ClockCheckInterval = 5 * time.Second

@@ -2,16 +2,16 @@ package claimer
 
 import (
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/rota-dev/rota/internal/group/claiming"
+	"github.com/rota-dev/rota/internal/mutex"
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
 // inbox is the input of a claimer from other goroutines.
 type inbox struct {
-	mu             sync.Mutex
+	mu             mutex.Mutex
 	Running        int // runs whose function has not returned
 	ended          []endedRun
 	batching       bool          // ends wait for other ends: only the last one wakes the claimer
@@ -131,11 +131,7 @@ func (c *Claimer) DrainInbox() {
 			j.Ended = slices.Grow(j.Ended, countSameJob(ends[i:]))
 		}
 		j.Ended = append(j.Ended, e.EndedRun)
-		if _, frozen := c.Frozen[j]; frozen || j.awaited || e.Retry {
-			c.MarkDirty(j) // a move, a due fire or a retry waits for this end
-		} else {
-			c.holdEnd(j, e.Shard, now, clock)
-		}
+		c.scheduleEnd(j, &e.EndedRun, now, clock)
 	}
 	if recheck || closed != c.Draining || skewed != c.skewed {
 		c.Draining, c.skewed = closed, skewed

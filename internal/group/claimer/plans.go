@@ -64,7 +64,7 @@ func (c *Claimer) reportShards(job string, before, after *record.Plan) {
 	e.Before, e.FrozenBefore = c.shardsIn(before)
 	e.After, e.FrozenAfter = c.shardsIn(after)
 	if !e.Before.Equal(e.After) || !e.FrozenBefore.Equal(e.FrozenAfter) {
-		c.Events.Shards(e)
+		event.Report(c.Events.Shards, e)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/rota-dev/rota/internal/group/claiming"
 )
 
 // waitingEnds are jobs with ended runs whose ends are not written yet.
@@ -31,15 +33,30 @@ func (w *waitingEnds) takeAll() []*JobState {
 	return jobs
 }
 
-// holdEnd has the end of a run wait: for the next claim of the job if the run was short and the
-// claim is due soon, and otherwise for other ends to share its commit.
-func (c *Claimer) holdEnd(j *JobState, shard int, now, clock time.Time) {
-	run, _ := j.Claims.Running.Of(shard)
-	if clock.Sub(run.Fire.Time()) <= maxCarryDelay && j.wake != 0 && j.wake.Time().Sub(clock) <= maxCarryDelay {
-		c.carried.add(j, now, maxCarryDelay)
-		return
+// scheduleEnd has the claimer decide on a job of which a run has ended, or has the end wait.
+func (c *Claimer) scheduleEnd(j *JobState, e *claiming.EndedRun, now, clock time.Time) {
+	run, _ := j.Claims.Running.Of(e.Shard)
+	_, moving := c.Frozen[j]
+	if !c.deferEnds(j, now, &claiming.Ends{
+		Moving: moving, Awaited: j.awaited, Retry: e.Retry,
+		Took: clock.Sub(run.Fire.Time()), Agenda: j.wake != 0, ClaimIn: j.wake.Time().Sub(clock),
+	}) {
+		c.MarkDirty(j)
 	}
-	c.held.add(j, now, maxEndsDelay)
+}
+
+// deferEnds has the ends of a job's runs wait, and reports false if they are to be committed now.
+func (c *Claimer) deferEnds(j *JobState, now time.Time, ends *claiming.Ends) (wait bool) {
+	switch ends.Commit() {
+	case claiming.CommitNow:
+		return false
+	case claiming.CommitWithClaim:
+		c.carried.add(j, now, claiming.MaxCarryDelay)
+	case claiming.CommitWithOthers:
+		c.held.add(j, now, maxEndsDelay)
+	case claiming.CommitWithClaimOnly:
+	}
+	return true
 }
 
 // releaseEnds takes a job whose ends are being written off those that wait.

@@ -135,7 +135,7 @@ func (f *claimingFixture) runningNow(t *testing.T, job string) bool {
 	return len(claims.Running) > 0
 }
 
-func TestHoldEnd(t *testing.T) {
+func TestScheduleEnd(t *testing.T) {
 	fire := coordtest.Fire(1, 1)
 	for name, c := range map[string]struct {
 		wake          time.Duration // after the end of the run; 0: the job has no next fire
@@ -155,7 +155,7 @@ func TestHoldEnd(t *testing.T) {
 			if c.wake > 0 {
 				j.wake = record.InstantOf(now.Add(c.wake))
 			}
-			l.holdEnd(j, 0, now, now)
+			l.scheduleEnd(j, &claiming.EndedRun{Shard: 0}, now, now)
 			assert.Len(t, l.held.jobs, c.held)
 			assert.Len(t, l.carried.jobs, c.carried)
 		})

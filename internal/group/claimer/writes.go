@@ -131,15 +131,11 @@ func (c *Claimer) decide(j *JobState, clock time.Time) *PendingWrite {
 	if !out.Changed {
 		return nil
 	}
-	switch _, frozen := c.Frozen[j]; {
-	case out.RestsOnPlan, frozen, c.Draining:
-	case j.Plan != nil && j.Plan.Fires != nil && len(out.Claims.Running) == 0: // other jobs may wait for these ends
-	case !due.RecordsEnds(j.Plan):
-		return nil // the next claim records the ends
-	case !c.Flushing:
-		if _, carried := c.carried.jobs[j]; !carried {
-			c.held.add(j, time.Now(), maxEndsDelay)
-		}
+	_, moving := c.Frozen[j]
+	_, carried := c.carried.jobs[j]
+	if c.deferEnds(j, time.Now(), &claiming.Ends{
+		Moving: moving, Carried: carried, Flushing: c.Flushing, Draining: c.Draining, Plan: j.Plan, Decision: out,
+	}) {
 		return nil
 	}
 	var err error

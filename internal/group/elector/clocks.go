@@ -27,10 +27,8 @@ func (e *Elector) isSkewed() bool {
 	return skewed
 }
 
-// applyClockNotice applies the findings about clocks that a leader published by commit seq. It is
-// called with mu held.
-func (e *Elector) applyClockNotice(seq uint64) {
-	n := e.State.Clocks
+// applyClockNotice applies the findings about clocks that a leader published by commit seq.
+func (e *Elector) applyClockNotice(n skew.Notice, seq uint64) {
 	d, skewed := n.Skewed[e.Self.ID]
 	if skewed != e.loggedSkewed {
 		e.loggedSkewed = skewed

@@ -12,6 +12,7 @@ import (
 	"github.com/rota-dev/rota/internal/group/election"
 	"github.com/rota-dev/rota/internal/group/feed"
 	"github.com/rota-dev/rota/internal/group/skew"
+	"github.com/rota-dev/rota/internal/mutex"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -25,16 +26,16 @@ type Elector struct {
 	nudge chan struct{} // one slot: the election records have changed
 	Feed  *feed.Feed[registry.Entry]
 
-	mu            sync.Mutex
+	mu            mutex.Mutex
 	State         election.State
 	jitter        *rand.Rand
 	draw          float64 // spreads the attempts of candidates; a new one for each vacancy of the seat
 	conflicts     int     // attempts on this vacancy that conflicted
-	loggedSkewed  bool    // that this clock is skewed
 	leadingReason string  // how this incarnation became leader, for the log line of the term's start
 	leading       bool    // a goroutine leads for a term
 	handedTo      string  // the instance to which this term's leader resigned
 
+	loggedSkewed bool      // that this clock is skewed; owned by the goroutine that calls ReadFeed
 	incomplete   []string  // incarnations to name in the seat record, see missing.go
 	deposedSince time.Time // since when the leader record names another incarnation while this one holds the seat; zero: it does not
 }
@@ -155,34 +156,56 @@ func (e *Elector) RunElections(ctx context.Context) error {
 
 // ReadFeed applies the changes of the election records to State.
 func (e *Elector) ReadFeed(r *feed.Reader[registry.Entry]) (synced bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	noticed := uint64(0) // the commit of a seat record that was decoded
+	var leader, seat *feed.Update[registry.Entry]
 	synced = r.Drain(func(n feed.Update[registry.Entry]) {
 		switch n.Name {
 		case e.Self.Keys.Leader().Name():
-			leader, err := record.Decode[record.Leader](n.Value.Value)
-			if err != nil && !n.Deleted {
-				feed.LogUnreadable(e.Log, slog.LevelError, e.Self.Keys.Leader(), err)
-			}
-			e.State.Leader, e.State.LeaderRev = leader, n.Rev
-			if n.Rev.Seq > e.Self.JoinCommit {
-				e.Self.CheckRecords()
-			}
+			leader = &n
 		case e.Self.Keys.Seat().Name():
-			e.State.Seat, e.State.SeatRev = n.Value.Owner, n.Rev
-			e.draw, e.conflicts = e.jitter.Float64(), 0
-			if seat, err := record.Decode[record.Seat](n.Value.Value); err == nil {
-				e.State.Successors, e.State.Incomplete = seat.Successors, seat.Incomplete
-				e.State.Clocks = skew.Notice{At: seat.Clock, Skewed: seat.Skewed, Differing: seat.Differing}
-				noticed = n.Rev.Seq
-			}
+			seat = &n
 		}
 	})
-	if noticed > 0 {
-		e.applyClockNotice(noticed)
+	e.mu.Lock()
+	var unreadable error
+	if leader != nil {
+		unreadable = e.applyLeaderLocked(leader)
+	}
+	noticed := seat != nil && e.applySeatLocked(seat)
+	clocks := e.State.Clocks
+	e.mu.Unlock()
+	if unreadable != nil && !leader.Deleted {
+		feed.LogUnreadable(e.Log, slog.LevelError, e.Self.Keys.Leader(), unreadable)
+	}
+	if leader != nil && leader.Rev.Seq > e.Self.JoinCommit {
+		e.Self.CheckRecords()
+	}
+	if noticed {
+		e.applyClockNotice(clocks, seat.Rev.Seq)
 	}
 	return synced
+}
+
+// applyLeaderLocked applies a change of the leader record. The caller holds e.mu.
+func (e *Elector) applyLeaderLocked(n *feed.Update[registry.Entry]) error {
+	leader, err := record.Decode[record.Leader](n.Value.Value)
+	e.State.Leader, e.State.LeaderRev = leader, n.Rev
+	return err
+}
+
+// applySeatLocked applies a change of the seat record, and reports whether the record can be read. The caller holds e.mu.
+func (e *Elector) applySeatLocked(n *feed.Update[registry.Entry]) bool {
+	if !n.Deleted && n.Rev.Seq < e.State.SeatRev.Seq {
+		return false // PublishSeat has applied a newer version since the feed was drained
+	}
+	e.State.Seat, e.State.SeatRev = n.Value.Owner, n.Rev
+	e.draw, e.conflicts = e.jitter.Float64(), 0
+	seat, err := record.Decode[record.Seat](n.Value.Value)
+	if err != nil {
+		return false
+	}
+	e.State.Successors, e.State.Incomplete = seat.Successors, seat.Incomplete
+	e.State.Clocks = skew.Notice{At: seat.Clock, Skewed: seat.Skewed, Differing: seat.Differing}
+	return true
 }
 
 // nextStep returns what this incarnation does about the election, and how long it waits first.

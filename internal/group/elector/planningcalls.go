@@ -1,13 +1,13 @@
 package elector
 
 import (
-	"sync"
+	"github.com/rota-dev/rota/internal/mutex"
 )
 
 // PlanningCalls counts the calls of the planning function in a process, across incarnations. A
 // strategy that does not return outlives the term that called it.
 type PlanningCalls struct {
-	mu       sync.Mutex
+	mu       mutex.Mutex
 	running  int
 	OnReturn func() // called after a call has returned; must not block
 }

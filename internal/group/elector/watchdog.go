@@ -5,10 +5,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/rota-dev/rota/internal/group/batch"
+	"github.com/rota-dev/rota/internal/mutex"
 	"github.com/rota-dev/rota/internal/record"
 )
 
@@ -24,7 +24,7 @@ const inspectionsPerPatience = 4
 
 // Progress is the progress of a leader's loop, which the elector inspects.
 type Progress struct {
-	mu      sync.Mutex
+	mu      mutex.Mutex
 	since   time.Time // since when the loop has been busy without progress; zero: it is idle
 	task    string
 	object  string // of the task, such as a job

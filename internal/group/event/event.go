@@ -4,13 +4,14 @@ package event
 import (
 	"time"
 
+	"github.com/rota-dev/rota/internal/mutex"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
 )
 
 // Hooks receive the events of a member. A nil hook is not called. Several goroutines call the
-// hooks, some of them while they hold locks, so a hook must not block or call the member.
+// hooks, none of them under a mutex. They wait for a hook, so it must not block.
 type Hooks struct {
 	Session    func(Session)
 	Leadership func(Leadership)
@@ -25,6 +26,7 @@ type Hooks struct {
 // Report calls a hook unless it is nil.
 func Report[E any](hook func(E), e E) {
 	if hook != nil {
+		mutex.CheckFree("an event hook")
 		hook(e)
 	}
 }

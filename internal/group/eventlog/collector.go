@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/count"
+	"github.com/rota-dev/rota/internal/mutex"
 )
 
 const (
@@ -19,11 +20,13 @@ const (
 // collector collects changes that arrive in bursts, and logs each burst as a whole. One join can
 // change the plans of 300 jobs.
 type collector struct {
-	log func() // logs and clears the collected changes; called with mu held
+	take func() (log func()) // clears the collected changes, with mu held, and returns what logs them; nil if there is nothing to log
 
-	mu    sync.Mutex
+	mu    mutex.Mutex
 	began time.Time // when the oldest change that is not logged was collected; zero: there is none
 	timer *time.Timer
+
+	logging sync.WaitGroup // the calls of Flush
 }
 
 // collect calls store, which stores a change, and postpones the logging.
@@ -41,14 +44,31 @@ func (l *collector) collect(store func()) {
 
 // Flush logs the collected changes now.
 func (l *collector) Flush() {
+	if log := l.takeLog(); log != nil {
+		defer l.logging.Done()
+		log()
+	}
+}
+
+// takeLog clears the collected changes and returns what logs them; nil if there is nothing to log.
+func (l *collector) takeLog() (log func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.began.IsZero() {
-		return
+		return nil
 	}
 	l.timer.Stop()
 	l.began = time.Time{}
-	l.log()
+	if log = l.take(); log != nil {
+		l.logging.Add(1)
+	}
+	return log
+}
+
+// finish logs the collected changes, and returns when all are logged. Nothing is collected any more.
+func (l *collector) finish() {
+	l.Flush()
+	l.logging.Wait()
 }
 
 // maxLogText is about how many bytes of a log line a list may fill.

@@ -31,7 +31,7 @@ func NewOwnershipLog(reg registry.Registry, to *slog.Logger) *OwnershipLog {
 	o := &OwnershipLog{
 		reg: reg, to: to, owned: map[string]shardset.Set{}, before: map[string]shardset.Set{}, lostPlans: map[string]bool{},
 	}
-	o.collector.log = o.logChanges
+	o.take = o.takeChanges
 	return o
 }
 
@@ -98,7 +98,7 @@ func (o *OwnershipLog) Close() {
 	if o == nil {
 		return
 	}
-	o.Flush()
+	o.finish()
 	o.tasks.Wait()
 }
 
@@ -113,8 +113,8 @@ func (o *OwnershipLog) Total() (n int) {
 	return n
 }
 
-// logChanges logs the changes since the last line.
-func (o *OwnershipLog) logChanges() {
+// takeChanges clears the changes since the last line, and returns what logs them.
+func (o *OwnershipLog) takeChanges() (log func()) {
 	var gained, lost []string
 	var gains, losses int
 	for _, job := range slices.Sorted(maps.Keys(o.before)) {
@@ -129,7 +129,7 @@ func (o *OwnershipLog) logChanges() {
 	}
 	clear(o.before)
 	if gains+losses == 0 {
-		return // gained and lost within the burst
+		return nil // gained and lost within the burst
 	}
 	attrs := []any{"gained", gains, "lost", losses, "owned", o.Total()}
 	if gains > 0 {
@@ -138,5 +138,5 @@ func (o *OwnershipLog) logChanges() {
 	if losses > 0 {
 		attrs = append(attrs, "lost_shards", JoinTexts(lost, "job"))
 	}
-	o.to.Info("shards changed", attrs...)
+	return func() { o.to.Info("shards changed", attrs...) }
 }

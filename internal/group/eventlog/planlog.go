@@ -47,7 +47,7 @@ func NewPlanLog(to *slog.Logger) *PlanLog {
 		to: to, whys: map[string][]string{}, problems: map[string]string{},
 		unreadable: map[registry.Key]registry.Rev{}, conflicts: map[string]*conflictRun{},
 	}
-	p.collector.log = p.logChanges
+	p.take = p.takeChanges
 	return p
 }
 
@@ -80,22 +80,28 @@ func (p *PlanLog) RecordReaping(incarnation string) {
 	p.collect(func() { p.reaped = append(p.reaped, record.InstanceOf(incarnation)) })
 }
 
-// logChanges logs the changes since the last line.
-func (p *PlanLog) logChanges() {
-	texts := make([]string, 0, len(p.whys))
-	for _, job := range slices.Sorted(maps.Keys(p.whys)) {
-		texts = append(texts, fmt.Sprintf("%s (%s)", job, strings.Join(p.whys[job], ", ")))
+// takeChanges clears the changes since the last line, and returns what logs them.
+func (p *PlanLog) takeChanges() (log func()) {
+	whys, commit, problems, reaped := p.whys, p.commit, p.problems, p.reaped
+	p.whys, p.problems, p.reaped = map[string][]string{}, map[string]string{}, nil
+	return func() { p.logChanges(whys, commit, problems, reaped) }
+}
+
+// logChanges logs changes that takeChanges has cleared.
+func (p *PlanLog) logChanges(whys map[string][]string, commit uint64, problems map[string]string, reaped []string) {
+	texts := make([]string, 0, len(whys))
+	for _, job := range slices.Sorted(maps.Keys(whys)) {
+		texts = append(texts, fmt.Sprintf("%s (%s)", job, strings.Join(whys[job], ", ")))
 	}
 	if len(texts) > 0 {
-		p.to.Info("plans changed", "jobs", len(texts), "why", JoinTexts(texts, "job"), "commit", p.commit)
+		p.to.Info("plans changed", "jobs", len(texts), "why", JoinTexts(texts, "job"), "commit", commit)
 	}
-	if len(p.reaped) > 0 {
-		p.to.Info("reaped expired instances", "instances", len(p.reaped), "names", JoinTexts(p.reaped, "instance"))
-		p.reaped = nil
+	if len(reaped) > 0 {
+		p.to.Info("reaped expired instances", "instances", len(reaped), "names", JoinTexts(reaped, "instance"))
 	}
 	jobs := map[string][]string{} // by problem
-	for _, job := range slices.Sorted(maps.Keys(p.problems)) {
-		jobs[p.problems[job]] = append(jobs[p.problems[job]], job)
+	for _, job := range slices.Sorted(maps.Keys(problems)) {
+		jobs[problems[job]] = append(jobs[problems[job]], job)
 	}
 	for _, problem := range slices.Sorted(maps.Keys(jobs)) {
 		names := jobs[problem]
@@ -106,8 +112,6 @@ func (p *PlanLog) logChanges() {
 		p.to.Warn("jobs have a problem", "jobs", len(names), "names", JoinJobs(names), "problem", problem,
 			"remedy", "Status of each job reports the problem until it is over")
 	}
-	clear(p.whys)
-	clear(p.problems)
 }
 
 // LogUnreadable logs a claims record that cannot be read, once for each version of the record.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"sync"
 
+	"github.com/rota-dev/rota/internal/mutex"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -18,7 +18,7 @@ type Feed[T any] struct {
 
 	UnreadableLevel slog.Level // the level at which the feed logs records that it cannot decode
 
-	mu         sync.Mutex
+	mu         mutex.Mutex
 	records    map[string]decoded[T]
 	unreadable map[string]unreadable // records that could not be decoded
 	synced     bool                  // a snapshot has been applied

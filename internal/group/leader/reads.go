@@ -9,6 +9,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/group/elector"
 	"github.com/rota-dev/rota/internal/group/planning"
+	"github.com/rota-dev/rota/internal/mutex"
 	"github.com/rota-dev/rota/internal/parallel"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
@@ -72,37 +73,39 @@ func (l *Leader) readParts(ctx context.Context, parts map[string][]string) error
 	if _, err := l.Self.Reg.Get(ctx, all[0], elector.Fresh); err != nil && !errors.Is(err, registry.ErrNotFound) && !errors.Is(err, registry.ErrForeign) {
 		return fmt.Errorf("read claims: %w", err)
 	}
-	var mu sync.Mutex
+	var mu mutex.Mutex
 	return parallel.Each(ctx, 4*parallelReads, all, func(ctx context.Context, key registry.Key) error {
 		e, err := l.Self.Reg.Get(ctx, key, registry.ReadOptions{})
+		var claims planning.ClaimsRecord
+		readable := err == nil && l.decodeClaims(e, &claims)
 		mu.Lock()
 		defer mu.Unlock()
 		part := l.View.PartReads[key.Dir().Name()]
 		switch {
 		case errors.Is(err, registry.ErrNotFound):
-		case errors.Is(err, registry.ErrForeign):
+		case readable:
+			part.Claims[key.Name()] = claims
+		case err == nil, errors.Is(err, registry.ErrForeign):
 			part.Unreadable[key.Name()] = true
-		case err != nil:
-			return fmt.Errorf("read claims: %w", err)
 		default:
-			l.addClaims(part, e)
+			return fmt.Errorf("read claims: %w", err)
 		}
 		return nil
 	})
 }
 
-// addClaims adds a claims record to a fresh read.
-func (l *Leader) addClaims(read planning.FreshRead, e registry.Entry) {
+// decodeClaims decodes a claims record into out. It reports false, and logs why, if it cannot be read.
+func (l *Leader) decodeClaims(e registry.Entry, out *planning.ClaimsRecord) bool {
 	claims, err := record.DecodeClaims(e.Value)
 	if err == nil {
 		err = record.CheckJobOf(e.Key, claims.Job)
 	}
 	if err != nil {
 		l.logs.LogUnreadable(e, err)
-		read.Unreadable[e.Key.Name()] = true
-		return
+		return false
 	}
-	read.Claims[e.Key.Name()] = planning.ClaimsRecord{Rev: e.Modified, Claims: claims}
+	*out = planning.ClaimsRecord{Rev: e.Modified, Claims: claims}
+	return true
 }
 
 // parallelReads bounds the concurrent fresh reads. A joining member gets shards of all others, and
@@ -111,7 +114,7 @@ const parallelReads = 16
 
 // readClaimsOfEach makes a fresh read of the claims of each incarnation.
 func (l *Leader) readClaimsOfEach(ctx context.Context, incarnations []string) error {
-	var mu sync.Mutex
+	var mu mutex.Mutex
 	return parallel.Each(ctx, parallelReads, incarnations, func(ctx context.Context, inc string) error {
 		read, err := l.readClaims(ctx, inc)
 		if err != nil {
@@ -133,7 +136,12 @@ func (l *Leader) readClaims(ctx context.Context, incarnation string) (planning.F
 		return planning.FreshRead{}, fmt.Errorf("read claims of %s: %w", incarnation, err)
 	}
 	for _, e := range listing.Entries {
-		l.addClaims(out, e)
+		var claims planning.ClaimsRecord
+		if l.decodeClaims(e, &claims) {
+			out.Claims[e.Key.Name()] = claims
+		} else {
+			out.Unreadable[e.Key.Name()] = true
+		}
 	}
 	for _, segment := range l.Edits.foreignIn(l.Self.Keys.ClaimsOf(incarnation)) {
 		out.Unreadable[segment] = true

@@ -92,18 +92,22 @@ func (m *Member) readMeta(ctx context.Context, joinCommit uint64) (meta record.M
 // one that starts fails.
 func (m *Member) shouldRetryMeta(err error) bool {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if err == nil || !m.hasJoined || errors.Is(err, record.ErrNewerFormat) || registry.Retryable(err) || errors.Is(err, registry.ErrClosed) {
+	joined := m.hasJoined
+	m.mu.Unlock()
+	if err == nil || !joined || errors.Is(err, record.ErrNewerFormat) || registry.Retryable(err) || errors.Is(err, registry.ErrClosed) {
 		return false
 	}
-	m.reportUnreadableMetaLocked(err)
+	m.reportUnreadableMeta(err)
 	return true
 }
 
-// reportUnreadableMetaLocked logs once that the namespace record cannot be read. m.mu is held.
-func (m *Member) reportUnreadableMetaLocked(err error) {
-	if !m.reportedMeta {
-		m.reportedMeta = true
+// reportUnreadableMeta logs once that the namespace record cannot be read.
+func (m *Member) reportUnreadableMeta(err error) {
+	m.mu.Lock()
+	reported := m.reportedMeta
+	m.reportedMeta = true
+	m.mu.Unlock()
+	if !reported {
 		m.Log.Error("cannot join again: the record of the namespace cannot be read; restore or delete it", "key", string(m.Keys.Meta()), "error", err)
 	}
 }
@@ -125,9 +129,7 @@ func (m *Member) rereadMeta(ctx context.Context, in *Incarnation) (claimer.Names
 		meta, err = record.DecodeMeta(e.Value)
 	}
 	if err != nil {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.reportUnreadableMetaLocked(err)
+		m.reportUnreadableMeta(err)
 		return claimer.Namespace{Rev: e.Modified, Unconditional: foreign}, nil
 	}
 	if meta.ID != in.metaID && meta.ID != "" {

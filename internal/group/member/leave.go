@@ -13,10 +13,10 @@ var ErrLeft = errors.New("left the group")
 func (m *Member) StopClaiming() {
 	m.ChangeState(func() {
 		m.Draining = true
-		if m.current != nil {
-			m.current.Claimer.StopClaiming()
-		}
 	})
+	if in := m.presentIncarnation(); in != nil {
+		in.Claimer.StopClaiming()
+	}
 }
 
 // Drain makes the member claim nothing more and gives up its idle shards, which move at once or

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rota-dev/rota/coordinator/strategy"
@@ -14,6 +15,7 @@ import (
 	"github.com/rota-dev/rota/internal/group/event"
 	"github.com/rota-dev/rota/internal/group/feed"
 	"github.com/rota-dev/rota/internal/group/leader"
+	"github.com/rota-dev/rota/internal/mutex"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -46,10 +48,10 @@ type Member struct {
 	leaveRequested chan struct{} // closed by Leave
 	leaveOnce      sync.Once
 
-	superseded          supersededDefinitions // owned by the goroutine that stores definitions
-	reportUncheckedOnce sync.Once
+	superseded        supersededDefinitions // owned by the goroutine that stores definitions
+	reportedUnchecked atomic.Bool           // that the clock cannot be checked
 
-	mu            sync.Mutex
+	mu            mutex.Mutex
 	Defs          map[string]json.RawMessage // offered, by job
 	revisions     map[string]int             // of Defs, by job
 	locals        map[string]string          // what identifies the local parts of Defs, by job
@@ -99,12 +101,17 @@ func (m *Member) Instance() string { return m.Name }
 
 // Incarnation returns the ID of the present incarnation, "" if the member is not in the group.
 func (m *Member) Incarnation() string {
+	if in := m.presentIncarnation(); in != nil {
+		return in.ID
+	}
+	return ""
+}
+
+// presentIncarnation returns the present incarnation, nil if the member is not in the group.
+func (m *Member) presentIncarnation() *Incarnation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.current == nil {
-		return ""
-	}
-	return m.current.ID
+	return m.current
 }
 
 // Run takes part in the group until Leave is called or ctx ends. The end of ctx cancels the
@@ -258,11 +265,10 @@ func (m *Member) ChangeState(change func()) {
 // handleUnblocked updates the member record and wakes the claimer when a function of an earlier
 // incarnation has returned.
 func (m *Member) handleUnblocked() {
-	m.ChangeState(func() {
-		if m.current != nil {
-			m.current.Claimer.RecheckBlocked()
-		}
-	})
+	m.ChangeState(func() {})
+	if in := m.presentIncarnation(); in != nil {
+		in.Claimer.RecheckBlocked()
+	}
 }
 
 // configureClaimer returns what the claimer of an incarnation needs of the member.
@@ -304,10 +310,8 @@ func (m *Member) isDraining() bool {
 
 // handlePlanningReturn wakes the elector: this process may lead again.
 func (m *Member) handlePlanningReturn() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.current != nil {
-		m.current.Elector.WakeUp()
+	if in := m.presentIncarnation(); in != nil {
+		in.Elector.WakeUp()
 	}
 }
 

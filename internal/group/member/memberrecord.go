@@ -25,6 +25,17 @@ type PublishedState struct {
 
 // ComposeState returns the present state, to be published.
 func (m *Member) ComposeState(in *Incarnation) PublishedState {
+	var clock record.Instant
+	if m.comparesClocks {
+		clock = record.InstantOf(m.Clock())
+	}
+	published := m.composeState(in, clock)
+	published.Member.Blocked = m.Blocked.CopyBlocked() // after recordVersion was read, which grows after a change of it
+	return published
+}
+
+// composeState is ComposeState at a time of the clock, without the blocked shards.
+func (m *Member) composeState(in *Incarnation, clock record.Instant) PublishedState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var offered, unsupported []string
@@ -35,14 +46,10 @@ func (m *Member) ComposeState(in *Incarnation) PublishedState {
 			offered = append(offered, job)
 		}
 	}
-	var clock record.Instant
-	if m.comparesClocks {
-		clock = record.InstantOf(m.Clock())
-	}
 	published := PublishedState{
 		Member: record.Member{
 			Name: m.Name, Session: in.Session.ID(), Host: m.host, Jobs: offered, Unsupported: unsupported, Labels: m.labels,
-			Weight: m.weight, Draining: m.Draining, Blocked: m.Blocked.CopyBlocked(), RestartGrace: record.Duration(m.grace),
+			Weight: m.weight, Draining: m.Draining, RestartGrace: record.Duration(m.grace),
 			Clock: clock, Answers: in.answeredReading, Difference: in.clockDifference, Ahead: maps.Clone(m.ahead),
 			Waiting: m.waiting, // never changed in place
 		},
@@ -106,9 +113,9 @@ func (m *Member) reportClockJump(in *Incarnation) {
 
 // reportUncheckedClock logs once that the clock of this process cannot be checked.
 func (m *Member) reportUncheckedClock() {
-	m.reportUncheckedOnce.Do(func() {
+	if !m.reportedUnchecked.Swap(true) {
 		m.Log.Info("this clock cannot be checked: there is no other instance, and the store has no clock")
-	})
+	}
 }
 
 // maintainRecord publishes each change of the member's state. A write that the registry refuses

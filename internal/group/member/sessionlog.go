@@ -106,9 +106,7 @@ func (m *Member) logSlowJoin() (stop func() bool) {
 func (m *Member) logSlowShutdown(step string, onlyStore bool) (stop func() bool) {
 	began := time.Now()
 	return time.AfterFunc(slowShutdown, func() {
-		m.mu.Lock()
-		in := m.current
-		m.mu.Unlock()
+		in := m.presentIncarnation()
 		state := registry.SessionLost
 		if in != nil {
 			state, _ = in.Session.State()

@@ -33,9 +33,7 @@ type JobStats struct {
 // that the member owns are missing.
 func (m *Member) Stats(ctx context.Context) Stats {
 	out := Stats{Jobs: map[string]JobStats{}}
-	m.mu.Lock()
-	in := m.current
-	m.mu.Unlock()
+	in := m.presentIncarnation()
 	if in == nil {
 		return out
 	}

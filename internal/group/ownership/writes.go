@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/rota-dev/rota/internal/group/batch"
+	"github.com/rota-dev/rota/internal/mutex"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -21,7 +22,7 @@ type writes struct {
 	id      registry.SessionID
 	reg     registry.Registry
 
-	mu   sync.Mutex
+	mu   mutex.Mutex
 	over bool
 	sent sync.WaitGroup // transactions whose outcome is not known
 }

@@ -25,14 +25,14 @@ var reach = []struct {
 	{"internal/group/snapshot", []string{"registry", "internal/group/due", "internal/group/planning", "internal/record", "internal/shardset"}},
 	{"internal/group/membertest", []string{"registry/...", "operator", "coordinator/...", "internal/group/...", "internal/record", "internal/shardset", "github.com/stretchr/testify/..."}},
 	{"internal/group/coordtest", []string{"internal/group/due", "internal/record", "internal/shardset", "github.com/stretchr/testify/..."}},
-	{"internal/group/...", []string{"registry", "coordinator/strategy", "internal/group/...", "internal/contain", "internal/count", "internal/heap", "internal/jobname", "internal/parallel", "internal/record", "internal/scheduletext", "internal/shardset"}},
+	{"internal/group/...", []string{"registry", "coordinator/strategy", "internal/group/...", "internal/contain", "internal/count", "internal/heap", "internal/jobname", "internal/mutex", "internal/parallel", "internal/record", "internal/scheduletext", "internal/shardset"}},
 	{"operator", []string{"registry", "coordinator/strategy", "internal/group/...", "internal/count", "internal/heap", "internal/jobname", "internal/parallel", "internal/record", "internal/scheduletext", "internal/shardset"}},
-	{"coordinator/...", []string{"registry", "lock", "coordinator/...", "internal/group/...", "internal/contain", "internal/count", "internal/jobname", "internal/parallel", "internal/record", "internal/scheduletext", "internal/shardset"}},
+	{"coordinator/...", []string{"registry", "lock", "coordinator/...", "internal/group/...", "internal/contain", "internal/count", "internal/jobname", "internal/mutex", "internal/parallel", "internal/record", "internal/scheduletext", "internal/shardset"}},
 	{"schedule", []string{"internal/firelist", "internal/jobname", "internal/scheduletext", "internal/texthash", "github.com/robfig/cron/v3"}}, // knows no fleet
-	{"executor/...", []string{"registry", "schedule", "operator", "coordinator/...", "executor/...", "internal/group/...", "internal/contain", "internal/count", "internal/firelist", "internal/heap", "internal/jobname", "internal/record", "internal/scheduletext", "internal/shardset", "internal/texthash"}},
+	{"executor/...", []string{"registry", "schedule", "operator", "coordinator/...", "executor/...", "internal/group/...", "internal/contain", "internal/count", "internal/firelist", "internal/heap", "internal/jobname", "internal/mutex", "internal/record", "internal/scheduletext", "internal/shardset", "internal/texthash"}},
 	{"history/sqltest", nil},
-	{"handler", []string{"executor", "registry", "internal/contain", "github.com/robfig/cron/v3"}},
-	{"history", []string{"executor", "internal/contain", "internal/heap"}},
+	{"handler", []string{"executor", "registry", "internal/contain", "internal/mutex", "github.com/robfig/cron/v3"}},
+	{"history", []string{"executor", "internal/contain", "internal/heap", "internal/mutex"}},
 	{"rotatest", []string{"registry", "registry/memory", "schedule", "operator", "coordinator", "executor", "internal/onecpu", "internal/record", "internal/shardset"}},
 
 	{"cmd/rota/internal/importing", []string{
@@ -55,6 +55,7 @@ var reach = []struct {
 	{"internal/registryurl", []string{"registry", "registry/etcd", "registry/zookeeper"}},
 	{"internal/scheduletext", []string{"internal/jobname"}},
 	{"internal/record", []string{"registry", "internal/jobname", "internal/scheduletext", "internal/shardset"}},
+	{"internal/contain", []string{"internal/mutex"}},
 	{"internal/...", []string{"registry"}},
 	{"cmd/...", []string{
 		"registry/...", "schedule", "operator", "coordinator", "coordinator/strategy", "executor", "handler", "history", "rotaprom", "internal/...", "cmd/rota/internal/...", "cmd/rota/rotacmd",
