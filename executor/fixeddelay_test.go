@@ -273,7 +273,7 @@ func TestFixedDelay_IsChecked(t *testing.T) {
 }
 
 func TestStats_OfJobsThatCountFromEnds(t *testing.T) {
-	status := func(e *executor.Executor) operator.Status {
+	status := func(t *testing.T, e *executor.Executor) operator.Status {
 		st, err := e.Operator().Status(t.Context(), "job")
 		require.NoError(t, err)
 		return st
@@ -288,7 +288,7 @@ func TestStats_OfJobsThatCountFromEnds(t *testing.T) {
 			require.Equal(t, 1, stats.Running)
 			assert.Zero(t, stats.Overdue, "stats")
 			assert.Zero(t, stats.NextFire, "stats")
-			st := status(e)
+			st := status(t, e)
 			assert.Zero(t, st.Overdue, "status")
 			assert.Zero(t, st.NextFire, "status")
 		})
@@ -305,7 +305,7 @@ func TestStats_OfJobsThatCountFromEnds(t *testing.T) {
 				time.Sleep(200 * time.Millisecond)
 				stats := other.Stats().Jobs["job"]
 				require.Less(t, max(stats.Overdue, stats.UnownedOverdue), 2*time.Second, "stats")
-				if st := status(other); !st.Overdue.IsZero() {
+				if st := status(t, other); !st.Overdue.IsZero() {
 					require.Less(t, time.Since(st.Overdue), 2*time.Second, "status")
 				}
 			}
@@ -324,7 +324,7 @@ func TestStats_OfJobsThatCountFromEnds(t *testing.T) {
 			}
 			want := 10*time.Minute - first
 			assert.InDelta(t, want, e.Stats().Jobs["job"].UnownedOverdue, float64(time.Second), "stats")
-			assert.InDelta(t, want, time.Since(status(e).Overdue), float64(time.Second), "status")
+			assert.InDelta(t, want, time.Since(status(t, e).Overdue), float64(time.Second), "status")
 		})
 	}
 }

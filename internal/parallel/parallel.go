@@ -7,27 +7,29 @@ import (
 	"sync/atomic"
 )
 
-// Each calls f for each item, up to limit at once, and returns when all calls have. The first
-// error, or the end of ctx, cancels the context of the calls under way and prevents further
-// ones. Each then returns that error, or the cause of ctx.
+// Each calls f for each item, up to limit at once, and returns when all calls have. The first error, or the end of ctx,
+// prevents further calls, and Each returns it, or the cause of ctx. The calls get ctx itself: a context derived from
+// it may not be used in a synctest bubble if ctx is that of the test around the bubble.
 func Each[T any](ctx context.Context, limit int, items []T, f func(context.Context, T) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var wg sync.WaitGroup
+	var calls sync.WaitGroup
 	var next atomic.Int64
+	var failed atomic.Pointer[error]
 	for range min(limit, len(items)) {
-		wg.Go(func() {
-			for ctx.Err() == nil {
+		calls.Go(func() {
+			for ctx.Err() == nil && failed.Load() == nil {
 				i := int(next.Add(1)) - 1
 				if i >= len(items) {
 					return
 				}
 				if err := f(ctx, items[i]); err != nil {
-					cancel(err)
+					failed.CompareAndSwap(nil, &err)
 				}
 			}
 		})
 	}
-	wg.Wait()
+	calls.Wait()
+	if err := failed.Load(); err != nil {
+		return *err
+	}
 	return context.Cause(ctx)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,28 +36,26 @@ func TestEach(t *testing.T) {
 	bubble("does not call f without items", func(t *testing.T) {
 		require.NoError(t, Each(t.Context(), 3, nil, func(context.Context, int) error { panic("called") }))
 	})
-	bubble("returns the first error after the cancelled calls have returned", func(t *testing.T) {
+	bubble("returns the first error after the calls under way have returned, and makes no more", func(t *testing.T) {
 		cause := errors.New("cause")
-		var mu sync.Mutex
-		var cancelled []error
-		calls := 0
-		err := Each(t.Context(), 3, seven, func(ctx context.Context, i int) error {
-			mu.Lock()
-			calls++
-			mu.Unlock()
+		var calls atomic.Int32
+		began := time.Now()
+		err := Each(t.Context(), 3, seven, func(_ context.Context, i int) error {
+			calls.Add(1)
 			if i == 1 {
 				time.Sleep(time.Second)
 				return cause
 			}
-			<-ctx.Done()
-			mu.Lock()
-			defer mu.Unlock()
-			cancelled = append(cancelled, context.Cause(ctx))
-			return ctx.Err()
+			time.Sleep(2 * time.Second)
+			return errors.New("later")
 		})
-		require.ErrorIs(t, err, cause)
-		assert.Equal(t, []error{cause, cause}, cancelled)
-		assert.Equal(t, 3, calls)
+		require.Equal(t, cause, err)
+		assert.Equal(t, 2*time.Second, time.Since(began))
+		assert.EqualValues(t, 3, calls.Load())
+	})
+	outer := t.Context()
+	bubble("takes the context of the test around a bubble", func(t *testing.T) {
+		require.NoError(t, Each(outer, 3, seven, func(context.Context, int) error { return nil }))
 	})
 	bubble("does not call f if the context has ended, and returns its cause", func(t *testing.T) {
 		cause := errors.New("cause")
