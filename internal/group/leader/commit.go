@@ -1,11 +1,14 @@
 package leader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
 	"maps"
+	"math"
+	"slices"
 	"sync"
 
 	"github.com/rota-dev/rota/internal/group/batch"
@@ -36,8 +39,13 @@ func (l *Leader) CommitDecision(ctx context.Context, d planning.Decision) (plann
 	return planned, errors.Join(conflict, l.reapAll(ctx, d.Reapings, term))
 }
 
-// encodeShares yields changes with their parts of a transaction. It leaves out those that cannot be written.
+// encodeShares yields changes with their parts of a transaction, those first whose shards lost their owner and are due
+// first. It leaves out those that cannot be written.
 func (l *Leader) encodeShares(changes []planning.Change) iter.Seq2[planning.Change, batch.Items] {
+	changes = slices.Clone(changes)
+	slices.SortStableFunc(changes, func(a, b planning.Change) int {
+		return cmp.Compare(cmp.Or(a.Due, math.MaxInt64), cmp.Or(b.Due, math.MaxInt64))
+	})
 	decision := record.Decision{At: l.View.Now, Term: l.View.Term.Seq, By: l.Self.Name}
 	return func(yield func(planning.Change, batch.Items) bool) {
 		for _, c := range changes {

@@ -108,6 +108,18 @@ func TestLeader_CommitsManyPlans(t *testing.T) {
 		assert.Len(t, l.View.Plans, 40)
 		assert.Equal(t, (1+40/flights)*time.Second, time.Since(began), "the record of the term, and five rounds of flights")
 	})
+	bubble("those first whose shards lost their owner and are due first", func(t *testing.T) {
+		l := newPlanner(t, memory.New().Client("a"), names...)
+		changes := planning.Decide(&l.View).Changes
+		changes[20].Due, changes[30].Due, changes[35].Due = 7, 5, 7
+		var order []string
+		for c := range l.encodeShares(changes) {
+			order = append(order, c.Segment)
+		}
+		assert.Equal(t, []string{"job30", "job20", "job35", "job00", "job01"}, order[:5])
+		assert.Len(t, order, 40)
+		assert.Equal(t, "job00", changes[0].Segment, "the decision is not changed")
+	})
 	bubble("and after an error sends no more, but awaits those under way", func(t *testing.T) {
 		r, l, err := commit(t, func(n int) error {
 			if n == 3 {

@@ -42,7 +42,8 @@ type Change struct {
 	Why     []string // for the log, and for the plan
 	Crashed []event.Crashed
 	Skipped []event.Skipped
-	Upkeep  []string // for the log only: frequent routine steps would displace the rest in the plan
+	Due     record.Instant // when the first shard that lost its owner is due; zero if none is. After a crash such changes are urgent
+	Upkeep  []string       // for the log only: frequent routine steps would displace the rest in the plan
 }
 
 // Reaping deletes the records of an expired incarnation that owns nothing any more.

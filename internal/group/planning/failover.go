@@ -42,7 +42,28 @@ func (p *jobPlanner) failOverExpired() {
 		}
 		p.change.Expired = append(p.change.Expired, record.SessionOf(inc))
 		delete(p.next.Owners, inc)
+		p.noteDue(shards)
 		p.explain("fail over %s of %s", shards, record.InstanceOf(inc))
+	}
+}
+
+// noteDue notes when the first of shards that lost their owner is due.
+func (p *jobPlanner) noteDue(shards shardset.Set) {
+	programs := map[int]due.Program{}
+	for i := range p.next.Epochs {
+		if prog, err := p.compile(&p.next.Epochs[i]); err == nil {
+			programs[p.next.Epochs[i].Number] = prog
+		}
+	}
+	done := due.NewProgress(p.next.Watermarks, nil, due.PendingOf(p.next))
+	at := due.OldestUnclaimed(p.next, programs, done, shards, p.Now)
+	if at == 0 {
+		if next := due.NextFire(p.next, programs, done, shards, p.Now.Time()); !next.IsZero() {
+			at = record.InstantOf(next)
+		}
+	}
+	if at != 0 && (p.change.Due == 0 || at < p.change.Due) {
+		p.change.Due = at
 	}
 }
 

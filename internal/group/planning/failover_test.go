@@ -165,3 +165,33 @@ func TestDecide_ReapsExpiredMembers(t *testing.T) {
 		assert.Empty(t, w.decideOnce().Reapings)
 	})
 }
+
+func TestPlan_FailoversNoteWhenTheirShardsAreDue(t *testing.T) {
+	w := NewWorld(t)
+	jobs := []string{"behind", "crashed", "ontime", "paused"}
+	a := w.Join("a", jobs...)
+	for _, job := range jobs {
+		w.Define(job, 1, 1, "")
+	}
+	w.Settle()
+	claimed := map[string]int{"behind": 2, "crashed": 3, "ontime": 5, "paused": 1}
+	for job, minute := range claimed {
+		w.startRuns(a, job, shardset.Of(0), coordtest.Fire(minute, 1))
+		if job != "crashed" {
+			w.claim(a, job, func(c *record.Claims) { c.Running = nil })
+		}
+	}
+	w.editPlan("paused", func(p *record.Plan) { p.Paused = true })
+	w.editControl("paused", func(c *record.Control) { c.Paused = true })
+	w.View.Now = coordtest.At(5) + 1
+	w.expire(a)
+	w.Join("b", jobs...)
+	got := map[string]record.Instant{}
+	for _, c := range w.decide().Changes {
+		got[c.Segment] = c.Due
+	}
+	assert.Equal(t, coordtest.At(3), got["behind"], "the fire after the claimed one")
+	assert.Equal(t, coordtest.At(3), got["crashed"], "the run that is made again")
+	assert.Equal(t, coordtest.At(6), got["ontime"], "the next one")
+	assert.Zero(t, got["paused"])
+}
