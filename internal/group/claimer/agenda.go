@@ -7,13 +7,13 @@ import (
 
 // agenda is the jobs by the instants at which they are due for a decision.
 type agenda struct {
-	heap.Heap[*JobState, byWake]
+	jobs heap.Heap[*JobState, byWake]
 }
 
 // schedule sets the instant of a job; zero removes the job.
 func (g *agenda) schedule(j *JobState, wake record.Instant) {
 	j.wake = wake
-	g.Keep(j, wake != 0)
+	g.jobs.Keep(j, wake != 0)
 }
 
 type byWake struct{}

@@ -26,6 +26,6 @@ func TestAgenda_OrdersJobsByTheirLatestInstants(t *testing.T) {
 		{b, 54, b, "it waits again"},
 	} {
 		g.schedule(step.job, step.wake)
-		assert.Same(t, step.first, g.First(), "%s at %d: %s", step.job.Segment, step.wake, step.why)
+		assert.Same(t, step.first, g.jobs.First(), "%s at %d: %s", step.job.Segment, step.wake, step.why)
 	}
 }

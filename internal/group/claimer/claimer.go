@@ -217,8 +217,8 @@ func (c *Claimer) applySession(ctx context.Context) error {
 // computeSleep returns the time until the loop has something to do without further input.
 func (c *Claimer) computeSleep(now, clock time.Time) time.Duration {
 	d := ClockCheckInterval
-	if c.agenda.Len() > 0 {
-		d = min(d, c.agenda.First().wake.Time().Sub(clock))
+	if c.agenda.jobs.Len() > 0 {
+		d = min(d, c.agenda.jobs.First().wake.Time().Sub(clock))
 	}
 	if unjudged := c.clockJudgedAt.Sub(now); unjudged > 0 {
 		d = min(d, unjudged)
@@ -245,8 +245,8 @@ func (c *Claimer) checkClockJump(before, clock, after time.Time) {
 
 // markDue marks jobs that are due on the agenda, and ends that have waited long enough.
 func (c *Claimer) markDue(now, clock time.Time) {
-	for c.agenda.Len() > 0 && c.agenda.First().wake <= record.InstantOf(clock) {
-		c.MarkDirty(c.agenda.Pop())
+	for c.agenda.jobs.Len() > 0 && c.agenda.jobs.First().wake <= record.InstantOf(clock) {
+		c.MarkDirty(c.agenda.jobs.Pop())
 	}
 	c.Flushing = c.Running == 0 || c.Draining
 	for _, w := range []*waitingEnds{&c.held, &c.carried} {

@@ -118,7 +118,7 @@ func TestClaimer_AppliesTheRecordOfTheNamespace(t *testing.T) {
 		w.namespaceErr = registry.ErrPermission
 		l.WritesInFlight = 1
 		require.NoError(t, l.ApplyResult(t.Context(), w))
-		assert.Equal(t, 1, l.agenda.Len())
+		assert.Equal(t, 1, l.agenda.jobs.Len())
 	})
 }
 

@@ -60,7 +60,11 @@ func (e *Edits) nextDue() time.Time { return earliest(e.rereadClaimsAt, e.reread
 // reread reads again what could not be read, when that is due. It reports whether the leader has to plan.
 func (e *Edits) reread(ctx context.Context, now time.Time) bool {
 	usable := e.rereadForeign(ctx, now)
-	return usable || !e.rereadClaimsAt.IsZero() && !now.Before(e.rereadClaimsAt) // planning requests the claims
+	claims := !e.rereadClaimsAt.IsZero() && !now.Before(e.rereadClaimsAt)
+	if claims { // planning requests them; should this round not plan, since clocks are in doubt, a later one does
+		e.rereadClaimsAt = now.Add(unreadableReread)
+	}
+	return usable || claims
 }
 
 // detectPlanEdit reports whether another writer changed a plan. If so, the view keeps the plan that the

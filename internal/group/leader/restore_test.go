@@ -3,6 +3,7 @@ package leader
 import (
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -157,4 +158,16 @@ func TestRestore_AfterADeletedPlan(t *testing.T) {
 		require.NoError(t, err)
 		assert.Contains(t, string(stored.Value), `"revision":2`)
 	})
+}
+
+func TestEdits_RereadOfClaimsIsDueOnceInAnInterval(t *testing.T) {
+	keys, err := record.NewKeys("test", "default")
+	require.NoError(t, err)
+	e := NewEdits(memory.New().Client("a"), keys, slog.New(slog.DiscardHandler))
+	now := time.Now()
+	require.False(t, e.reread(t.Context(), now))
+	e.rereadClaimsAt = now
+	require.True(t, e.reread(t.Context(), now))
+	assert.Equal(t, now.Add(unreadableReread), e.nextDue(), "even if no round plans, the loop does not spin")
+	assert.False(t, e.reread(t.Context(), now))
 }
