@@ -37,6 +37,7 @@ var cases = slices.Concat(
 	stormCases("rota", "zookeeper", 2, 100, 500, 2000, 5000, 10000),
 	rotaStorms("zookeeper", 2),
 	floorCases(),
+	crashFloorCases(),
 	shardCases(),
 	outageCases(),
 	failoverCases(),
