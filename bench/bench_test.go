@@ -133,17 +133,18 @@ func TestReplaceSections(t *testing.T) {
 	all := map[string]result{"storm-etcd-100": {
 		Case: "storm-etcd-100", Runs: []measurement{{Figures: map[string]float64{"p50": 1.25}}, {Figures: map[string]float64{"p50": 2}}, {Figures: map[string]float64{"p50": 1}}},
 	}}
-	got, err := replaceSections(text.String(), all)
+	texts, err := replaceSections([]string{text.String()}, all)
 	if err != nil {
 		t.Fatal(err)
 	}
+	got := texts[0]
 	if strings.Contains(got, "old") || !strings.Contains(got, "before storms\n") {
 		t.Errorf("sections are not replaced:\n%s", got)
 	}
 	if !strings.Contains(got, "| `storm-etcd-100` |  |  |  | 1.3 (2.0) |") {
 		t.Errorf("the median and the worst value are missing:\n%s", got)
 	}
-	if _, err := replaceSections("nothing", all); err == nil {
+	if _, err := replaceSections([]string{"nothing"}, all); err == nil {
 		t.Error("a document without sections is accepted")
 	}
 }
@@ -173,8 +174,8 @@ func TestSections_ShowEachCase(t *testing.T) {
 }
 
 func TestPage_ShowsTheResults(t *testing.T) {
-	if ok, err := pageIsCurrent(pagePath, resultsDir); err != nil || !ok {
-		t.Errorf("%s differs from the results (%v); write it by: go run . page", pagePath, err)
+	if ok, err := pagesAreCurrent(resultsDir); err != nil || !ok {
+		t.Errorf("%v differ from the results (%v); write them by: go run . page", pagePaths, err)
 	}
 }
 

@@ -3,7 +3,7 @@
 //	cd bench
 //	go run . list
 //	go run . run storm-etcd-2000 -runs 1 -time 10s
-//	go run . all                  # and writes docs/performance.md
+//	go run . all                  # and writes the tables of docs/performance.md and docs/cost.md
 //
 // A case checks that the library kept its promises, such as to lose and to double no fire,
 // before its times count. Each run of a case has new servers, which sync to disk.
@@ -31,7 +31,7 @@ func main() {
 
 const (
 	resultsDir = "results"
-	pagePath   = "../docs/performance.md"
+	plotsDir   = "../docs/performance"
 )
 
 const usageText = `Usage:
@@ -88,9 +88,9 @@ func runCommand(ctx context.Context, args []string) error {
 		if *out == "" {
 			*out = resultsDir
 		}
-		return errors.Join(runCases(ctx, namesOf(cases), *runs, o, *out), writePage(pagePath, *out))
+		return errors.Join(runCases(ctx, namesOf(cases), *runs, o, *out), writePages(*out))
 	case "page":
-		return writePage(pagePath, resultsDir)
+		return writePages(resultsDir)
 	}
 	return fmt.Errorf("unknown command %q", names[0])
 }

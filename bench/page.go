@@ -1,22 +1,20 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 )
 
-// section is a part of the page that the bench writes, between two comments.
+// section is a part of a document that the bench writes, between two comments.
 type section struct {
 	name   string
 	render func(all map[string]result) string
 }
 
-// sections lists the parts of docs/performance.md.
+// sections lists the parts of the documents that the bench writes.
 var sections = []section{
 	{"machine", renderMachine},
 	{"storms", renderTable(isStorm, "held", "fires/s", "starved", "p50", "p99", "max")},
@@ -33,41 +31,62 @@ var sections = []section{
 	{"primitives", renderTable(hasPrefix("lock-", "leader-", "watch-", "fanout-"), "p50", "p99", "rate", "peer p50", "peer p99", "peer rate")},
 }
 
-// writePage replaces the sections of the document at path, and writes the plots to a
-// directory of the same name beside it.
-func writePage(path, results string) error {
+// pagePaths are the documents that have the sections.
+var pagePaths = []string{"../docs/performance.md", "../docs/cost.md"}
+
+// writePages replaces the sections of the documents, and writes the plots.
+func writePages(results string) error {
 	all, err := loadResults(results)
 	if err != nil {
 		return err
 	}
-	old, err := os.ReadFile(path)
+	_, texts, err := renderPages(all)
 	if err != nil {
 		return err
 	}
-	text, err := replaceSections(string(old), all)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	if err := writePlots(strings.TrimSuffix(path, filepath.Ext(path)), all); err != nil {
+	if err := writePlots(plotsDir, all); err != nil {
 		return err
 	}
-	return os.WriteFile(path, []byte(text), 0o644)
+	for i, path := range pagePaths {
+		if err := os.WriteFile(path, []byte(texts[i]), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// renderPages returns the documents as they are, and with the sections of the results. Each section is in one of them.
+func renderPages(all map[string]result) (old, texts []string, err error) {
+	for _, path := range pagePaths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		old = append(old, string(text))
+	}
+	texts, err = replaceSections(old, all)
+	return old, texts, err
 }
 
 const endMark = "<!-- bench: end -->\n"
 
-// replaceSections replaces the text between "<!-- bench: NAME -->" and the end mark.
-func replaceSections(text string, all map[string]result) (string, error) {
+// replaceSections replaces the texts between "<!-- bench: NAME -->" and the end mark.
+func replaceSections(texts []string, all map[string]result) ([]string, error) {
+	texts = slices.Clone(texts)
 	for _, s := range sections {
 		mark := "<!-- bench: " + s.name + " -->\n"
-		before, rest, ok := strings.Cut(text, mark)
-		_, after, closed := strings.Cut(rest, endMark)
-		if !ok || !closed {
-			return "", fmt.Errorf("no section %q", s.name)
+		i := slices.IndexFunc(texts, func(text string) bool { return strings.Contains(text, mark) })
+		if i < 0 {
+			return nil, fmt.Errorf("no section %q", s.name)
 		}
-		text = before + mark + s.render(all) + endMark + after
+		before, rest, _ := strings.Cut(texts[i], mark)
+		_, after, closed := strings.Cut(rest, endMark)
+		if !closed {
+			return nil, fmt.Errorf("section %q has no end", s.name)
+		}
+		texts[i] = before + mark + s.render(all) + endMark + after
 	}
-	return text, nil
+	return texts, nil
 }
 
 func isStorm(name string) bool {
@@ -208,16 +227,12 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// pageIsCurrent reports whether the document shows the results.
-func pageIsCurrent(path, results string) (bool, error) {
+// pagesAreCurrent reports whether the documents show the results.
+func pagesAreCurrent(results string) (bool, error) {
 	all, err := loadResults(results)
 	if err != nil {
 		return false, err
 	}
-	old, err := os.ReadFile(path)
-	if err != nil {
-		return false, err
-	}
-	text, err := replaceSections(string(old), all)
-	return bytes.Equal([]byte(text), old), err
+	old, texts, err := renderPages(all)
+	return slices.Equal(old, texts), err
 }
