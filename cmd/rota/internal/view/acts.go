@@ -176,7 +176,7 @@ func sortedKeys(m map[string]any) (keys []string) {
 	return keys
 }
 
-// OverridePreview is what an override of Fields would change.
+// OverridePreview lists the changes by an override of Fields.
 type OverridePreview struct {
 	Version int      `json:"version"`
 	Job     string   `json:"job"`

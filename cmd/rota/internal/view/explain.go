@@ -16,7 +16,7 @@ type Explanation struct {
 	Answers []Answer `json:"answers"` // in place of those of operator.Explanation
 }
 
-// Answer is an answer with a command that does what it says, or a part of it.
+// Answer is an answer, and a command that follows its advice, or a part of it.
 type Answer struct {
 	operator.Answer
 	Command string `json:"command,omitempty"`
