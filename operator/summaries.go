@@ -2,12 +2,13 @@ package operator
 
 import (
 	"cmp"
-	"container/heap"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/rota-dev/rota/internal/heap"
 
 	"github.com/rota-dev/rota/internal/group/due"
 	"github.com/rota-dev/rota/internal/group/snapshot"
@@ -51,7 +52,7 @@ type jobEntry struct {
 	summary JobSummary
 	known   bool           // summary describes a job
 	expires time.Time      // when summary changes although no record does; zero for never
-	index   int            // in summaries.expiries; -1 if expires is zero
+	place   int            // in summaries.expiries
 	running map[string]int // by incarnation
 	owned   map[string]int // by incarnation
 
@@ -96,7 +97,7 @@ func (g *summaries) noteChange(key registry.Key) {
 func (g *summaries) markStale(segment string) {
 	j := g.jobs[segment]
 	if j == nil {
-		j = &jobEntry{segment: segment, index: -1}
+		j = &jobEntry{segment: segment}
 		g.jobs[segment] = j
 	}
 	if !j.stale {
@@ -107,8 +108,8 @@ func (g *summaries) markStale(segment string) {
 
 // refresh computes the summaries that may have changed by now.
 func (g *summaries) refresh(now time.Time) {
-	for len(g.expiries) > 0 && !now.Before(g.expiries[0].expires) {
-		j := g.expiries[0]
+	for g.expiries.jobs.Len() > 0 && !now.Before(g.expiries.jobs.First().expires) {
+		j := g.expiries.jobs.First()
 		g.expiries.schedule(j, time.Time{})
 		g.markStale(j.segment)
 	}
@@ -407,46 +408,18 @@ func (g *summaries) instanceStatus(m *record.Member) InstanceStatus {
 	return s
 }
 
-// expiries is a heap of jobs, ordered by the instants at which their summaries change although no record
-// does.
-type expiries []*jobEntry
+// expiries is jobs by the instants at which their summaries change although no record does.
+type expiries struct {
+	jobs heap.Heap[*jobEntry, byExpiry]
+}
 
 // schedule sets the instant of a job; zero removes the job.
 func (x *expiries) schedule(j *jobEntry, at time.Time) {
 	j.expires = at
-	switch {
-	case at.IsZero() && j.index >= 0:
-		heap.Remove(x, j.index)
-	case at.IsZero():
-	case j.index >= 0:
-		heap.Fix(x, j.index)
-	default:
-		heap.Push(x, j)
-	}
+	x.jobs.Keep(j, !at.IsZero())
 }
 
-func (x expiries) Len() int { return len(x) }
+type byExpiry struct{}
 
-func (x expiries) Less(i, j int) bool { return x[i].expires.Before(x[j].expires) }
-
-func (x expiries) Swap(i, j int) {
-	x[i], x[j] = x[j], x[i]
-	x[i].index, x[j].index = i, j
-}
-
-// Push is for package heap.
-func (x *expiries) Push(e any) {
-	j := e.(*jobEntry)
-	j.index = len(*x)
-	*x = append(*x, j)
-}
-
-// Pop is for package heap.
-func (x *expiries) Pop() any {
-	old := *x
-	j := old[len(old)-1]
-	old[len(old)-1] = nil
-	*x = old[:len(old)-1]
-	j.index = -1
-	return j
-}
+func (byExpiry) Before(a, b *jobEntry) bool { return a.expires.Before(b.expires) }
+func (byExpiry) Place(j *jobEntry) *int     { return &j.place }

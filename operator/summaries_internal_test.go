@@ -92,7 +92,7 @@ func TestSummaries_ComputeChangedSummaries(t *testing.T) {
 		require.Len(t, st.Jobs, 1)
 		assert.Equal(t, "job-00000", st.Jobs[0].Job)
 	}
-	assert.Len(t, g.expiries, 1)
+	assert.Equal(t, 1, g.expiries.jobs.Len())
 
 	g.put(registry.Entry{Key: g.records.Keys.Instance("a"), Value: []byte("{}"), Owner: "1"})
 	assert.Zero(t, computed(), "no record of a job has changed")
