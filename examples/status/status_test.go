@@ -22,7 +22,7 @@ func TestPrintsTheStatusOfAJob(t *testing.T) {
 		if err := printStatus(f.T().Context(), &out, f.Server().Client("console"), rotatest.Namespace, "settle"); err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []string{`"Schedule": "every 1h"`, `"NextFire": "2000-01-01T02:00:00Z"`, `"Owner": "a"`, `"Succeeded": 2`} {
+		for _, want := range []string{`"schedule": "every 1h"`, `"next": "2000-01-01T02:00:00Z"`, `"owner": "a"`, `"succeeded": 2`} {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("no %s in:\n%s", want, out.String())
 			}
