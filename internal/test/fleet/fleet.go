@@ -197,12 +197,14 @@ const cleanupTime = time.Minute
 // Finish waits until the fleet has settled and judges it, then shuts all processes down and judges the counts in
 // the records.
 func (f *Fleet) Finish(ctx context.Context) error {
-	for end := time.Now().Add(cleanupTime); time.Now().Before(end) && !f.Judge.IsSettled(time.Now(), claimTime); {
+	// The fleet goes on, so the verdict is about the instant at which it has settled: a moment later another fire is due.
+	now := time.Now()
+	for end := now.Add(cleanupTime); now.Before(end) && !f.Judge.IsSettled(now, claimTime); now = time.Now() {
 		if err := f.ObserveFor(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}
-	f.Judge.JudgeSettled(time.Now(), claimTime)
+	f.Judge.JudgeSettled(now, claimTime)
 	var errs []error
 	for _, p := range f.slots {
 		errs = append(errs, p.Leave(leaving))
