@@ -115,7 +115,7 @@ var statements = []statement{
 	{"schedule", "minSpread", []string{"see below. From # to"}},
 	{"schedule", "maxSpread", []string{"see below. From 1 ms to #"}},
 	{"schedule", "maxBytes", []string{"text of a schedule | #", "The text has at most #"}},
-	{"executor", "misfireGrace", []string{"A fire is missed if it is more than # late", "Fires that a shard missed by more than #", "Less than # counts as", "Less than 1 s counts as #"}},
+	{"executor", "misfireGrace", []string{"A fire is missed if it is more than # late", "Less than # counts as", "Less than 1 s counts as #"}},
 	{"executor", "longWait", []string{"After #, the executor logs `runs wait for a worker`", "runs that have waited for a worker for #", "has waited for a worker for # or more"}},
 	{"executor", "warnAgain", []string{"for each job every # at most"}},
 	{"executor", "overdueAfter", []string{"It has not returned # or more after the end of its context"}},
