@@ -80,8 +80,8 @@ func peerCases() (cases []benchCase) {
 	crashed := jobSet{Count: 100, Every: time.Second, Shards: 1}
 	const about = "kill one of 3 instances; 100 jobs of one shard each second, default TTL; "
 	return append(cases,
-		benchCase{"crash-dcron", about + "dcron on redis", failover{"dcron", "redis", 3, crashed, 0}.run},
-		benchCase{"crash-etcd-default", about + "rota on etcd", failover{"rota", "etcd", 3, crashed, 0}.run})
+		benchCase{"crash-dcron", about + "dcron on redis", failover{"dcron", "redis", 3, crashed, 0, false}.run},
+		benchCase{"crash-etcd-default", about + "rota on etcd", failover{"rota", "etcd", 3, crashed, 0, false}.run})
 }
 
 // isPeer reports whether a case measures another library.
