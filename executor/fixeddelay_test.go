@@ -234,6 +234,23 @@ func TestAlways(t *testing.T) {
 			assert.Zero(t, f.status().Counts.Failed)
 		})
 	}
+	bubble(t, "goes on until a new definition is in force, and begins once by that", func(t *testing.T, f *fleet) {
+		var c calls
+		e := f.startScheduled("a", schedule.Always(), daemon(&c, never))
+		time.Sleep(10 * time.Second)
+		job := f.job(1, daemon(&c, never))
+		job.Schedule, job.Revision, job.Param = schedule.Always(), 1, "new"
+		require.NoError(t, e.Register(job))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Len(t, c.all(), 3)
+		var ended, begun float64
+		fmt.Sscanf(c.all()[1], "%f", &ended)
+		fmt.Sscanf(c.all()[2], "%f", &begun)
+		assert.Greater(t, ended, 14.0, "not before the definition is in force")
+		assert.LessOrEqual(t, begun-ended, 1.1)
+		assert.EqualValues(t, 1, f.status().Counts.Succeeded)
+	})
 	bubble(t, "begins the run again after a pause and after the crash of its owner", func(t *testing.T, f *fleet) {
 		var c calls
 		e := f.startScheduled("a", schedule.Always(), daemon(&c, never))

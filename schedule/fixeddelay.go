@@ -32,10 +32,11 @@ func FixedDelay(d time.Duration) Schedule {
 // applies; its zero value means retries without bound, after delays from a second to a minute that
 // start anew when a run has lasted for a minute.
 //
-// When the shard is to move or is disabled, the job is paused or has a new definition, or this
+// When the shard is to move or is disabled, the job is paused, a new definition is in force, or this
 // process shuts down, the context of the run ends with ErrYield. The handler should then return
 // soon: the run is handed back, and the next owner makes it again at once, as the next attempt of
-// the same fire. The same holds after a crash, however often: Job.MaxAttempts does not apply, and only a job with
+// the same fire. After a pause or by a new definition, also one of which only the Revision is new, it begins
+// again as another fire, a second later. The same holds after a crash, however often: Job.MaxAttempts does not apply, and only a job with
 // CountAsFailed counts crashes as lost. FireTime is when the daemon was started first. The bounds of FixedDelay apply.
 func Always() Schedule { return Schedule{text: alwaysText} }
 

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/rota-dev/rota/internal/group/claiming"
 	"github.com/rota-dev/rota/internal/group/due"
 	"github.com/rota-dev/rota/internal/group/event"
 	"github.com/rota-dev/rota/internal/group/feed"
@@ -87,7 +88,7 @@ func (c *Claimer) reportShardsLost() {
 }
 
 // yieldShards asks the Work to yield those of running shards whose run is cancelled, that are to move or are
-// disabled, whose job is paused, or that run by a definition which is not the newest.
+// disabled, whose job is paused, or whose definition has been replaced.
 func (c *Claimer) yieldShards(j *JobState, running shardset.Set) {
 	if j.Plan == nil {
 		return
@@ -103,16 +104,15 @@ func (c *Claimer) yieldShards(j *JobState, running shardset.Set) {
 	for s := range running.Intersect(j.Plan.Disabled).All() {
 		c.Work.Yield(j.Claims.Job, s, ErrDisabled)
 	}
-	for _, g := range j.Claims.Running {
-		cause := ErrNewDefinition
-		if j.Plan.Paused {
-			cause = ErrPaused
-		} else if g.Epoch == j.Plan.Last().Number {
-			continue
+	if j.Plan.Paused {
+		for s := range j.Claims.Running.Shards().Intersect(running).All() {
+			c.Work.Yield(j.Claims.Job, s, ErrPaused)
 		}
-		for s := range g.Shards.Intersect(running).All() {
-			c.Work.Yield(j.Claims.Job, s, cause)
-		}
+		return
+	}
+	outdated, _ := claiming.FindOutdated(j.Plan, j.Claims.Running, record.InstantOf(c.Clock()))
+	for s := range outdated.Intersect(running).All() {
+		c.Work.Yield(j.Claims.Job, s, ErrNewDefinition)
 	}
 }
 

@@ -25,7 +25,7 @@ var (
 	ErrOverlap = errors.New("next fire is due")
 	// ErrCancelled means that an Operator cancelled the run.
 	ErrCancelled = errors.New("run is cancelled")
-	// ErrNewDefinition means that another definition of the job is in force, or about to be.
+	// ErrNewDefinition means that another definition of the job is in force.
 	ErrNewDefinition = errors.New("job has a new definition")
 )
 

@@ -127,6 +127,9 @@ func (c *Claimer) decide(j *JobState, clock time.Time) *PendingWrite {
 	for s := range out.Overrun.All() {
 		c.Work.Yield(j.Claims.Job, s, ErrOverlap)
 	}
+	for s := range out.Outdated.All() {
+		c.Work.Yield(j.Claims.Job, s, ErrNewDefinition)
+	}
 	c.reportAhead(j, out.Ahead)
 	if !out.Changed {
 		return nil

@@ -128,7 +128,7 @@ func TestClaimer_ForgetsTheMovesOfADeletedPlan(t *testing.T) {
 	log, plan := slog.New(slog.DiscardHandler), coordtest.PlanOfOwnShards(t, 1)
 	plan.Frozen = shardset.Of(0)
 	plans := feed.New(keys.Plans(), log, func(registry.Entry) (*record.Plan, error) { return plan, nil })
-	c := New(Config{Me: "me", Keys: keys, Reg: memory.New().Client("a"), Work: &startedRuns{}, Log: log, SetSupported: func(string, bool) {}}, plans)
+	c := New(Config{Me: "me", Keys: keys, Reg: memory.New().Client("a"), Work: &startedRuns{}, Log: log, Clock: time.Now, SetSupported: func(string, bool) {}}, plans)
 	plans.RecordWrite("job", registry.Rev{Seq: 1}, plan)
 	c.ApplyPlans(t.Context())
 	require.Len(t, c.Frozen, 1)

@@ -45,6 +45,7 @@ type Decision struct {
 	Changed     bool           // Claims differs from the record
 	Wake        record.Instant // when to decide again if no input changes; zero: never
 	Overrun     shardset.Set   // running shards whose run a due fire cancels
+	Outdated    shardset.Set   // running shards whose run another definition has replaced
 	Awaited     bool           // a fire is due for a shard that runs: decide again as soon as it ends
 	Ahead       record.Ahead   // to be published: an instant ahead of this clock that shards wait for
 }
@@ -67,14 +68,36 @@ func (in *Input) decide(out *Decision) {
 		return
 	}
 	out.Ahead = in.findAhead()
-	if !in.MayClaim || in.Plan.Paused {
+	if in.Plan.Paused {
 		return
 	}
-	if out.Ahead.Epoch != 0 {
-		out.wakeNoLaterThan(out.Ahead.At.Add(-in.maxLead())) // from then on it is within the limit
+	if in.MayClaim {
+		if out.Ahead.Epoch != 0 {
+			out.wakeNoLaterThan(out.Ahead.At.Add(-in.maxLead())) // from then on it is within the limit
+		}
+		in.claimFree(out)
+		in.awaitRunning(out)
 	}
-	in.claimFree(out)
-	in.awaitRunning(out)
+	outdated, next := FindOutdated(in.Plan, out.Claims.Running, in.Now)
+	if out.Outdated = outdated; next != 0 {
+		out.wakeNoLaterThan(next)
+	}
+}
+
+// FindOutdated returns the shards of running whose epoch is not the last and has ended by now, and when the next of them
+// has, zero if none will. Until then a run goes on: one that ended earlier would be followed by more runs of its epoch.
+func FindOutdated(plan *record.Plan, running record.Runs, now record.Instant) (outdated shardset.Set, next record.Instant) {
+	for _, g := range running {
+		if g.Epoch == plan.Last().Number {
+			continue
+		}
+		if e, ok := plan.Epoch(g.Epoch); !ok || e.Until <= now {
+			outdated = outdated.Union(g.Shards)
+		} else if next == 0 || e.Until < next {
+			next = e.Until
+		}
+	}
+	return outdated, next
 }
 
 // claimFree claims the due runs of the shards that are free.

@@ -83,3 +83,31 @@ func TestDecide_FailuresNameTheLastTrigger(t *testing.T) {
 		})
 	}
 }
+
+func TestDecide_NamesRunsOfADefinitionThatHasBeenReplaced(t *testing.T) {
+	plan := coordtest.PlanOfOwnShards(t, 2)
+	next, err := record.NewEpoch(2, coordtest.At(5), plan.Last().Def)
+	require.NoError(t, err)
+	plan.Last().Until = coordtest.At(5)
+	plan.Epochs = append(plan.Epochs, next)
+	running := coordtest.Runs(shardset.Of(0), coordtest.Fire(1, 1))
+	for name, c := range map[string]struct {
+		running  record.Runs
+		now      record.Instant
+		outdated shardset.Set
+		wake     record.Instant
+	}{
+		"none before the epoch ends, and it decides again then": {running, coordtest.At(5) - 1, shardset.Set{}, coordtest.At(5)},
+		"the run once the epoch has ended":                      {running, coordtest.At(5), shardset.Of(0), 0},
+		"no run of the last epoch":                              {coordtest.Runs(shardset.Of(0), record.Ref{Epoch: 2, Fire: coordtest.At(5), Attempt: 1}), coordtest.At(6), shardset.Set{}, 0},
+		"a run whose epoch the plan has no more":                {coordtest.Runs(shardset.Of(1), record.Ref{Epoch: 7, Fire: coordtest.At(1), Attempt: 1}), coordtest.At(1), shardset.Of(1), 0},
+	} {
+		outdated, wake := FindOutdated(plan, c.running, c.now)
+		assert.Equal(t, []any{c.outdated, c.wake}, []any{outdated, wake}, name)
+		in := Input{Me: "me", Plan: plan, Claims: record.Claims{Job: "job", Running: c.running}, Now: c.now}
+		assert.Equal(t, c.outdated, in.Decide().Outdated, name)
+		in.Plan = plan.Clone()
+		in.Plan.Paused = true
+		assert.True(t, in.Decide().Outdated.IsZero(), "paused: %s", name)
+	}
+}

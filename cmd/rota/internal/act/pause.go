@@ -56,7 +56,7 @@ func (c *commands) pause() *cobra.Command {
 		Use:   "pause JOB... | --all",
 		Short: "Stop jobs until resume; fires that come due meanwhile never run",
 		Long: `Pause stops jobs until rota resume, or for a time: no fire, trigger or re-run is claimed. Runs that were
-claimed before continue, or begin once a worker is free. Fires that come due meanwhile
+claimed before continue, or begin once a worker is free; daemons (always) end. Fires that come due meanwhile
 never run and are not counted as skipped; triggers and re-runs wait for the resume. With --schedule,
 only the schedule stops, and triggers run.
 
