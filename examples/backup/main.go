@@ -27,8 +27,6 @@ import (
 	"github.com/rota-dev/rota/schedule"
 )
 
-// A document shows from here:
-
 // script archives the directory $1/$ROTA_SHARD_PARAM to $2. An archive gets its name when it is
 // complete. Each attempt writes to a file of its own, so two attempts at once do no harm.
 const script = `
@@ -55,8 +53,6 @@ func backupJob(from, to string) executor.Job {
 		Timeout:     2 * time.Hour,
 	}
 }
-
-// To here.
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -31,8 +31,6 @@ import (
 
 const shops = 4
 
-// A document shows from here:
-
 // chargeJob charges each shop. The server gets one Idempotency-Key for all attempts at a charge, so
 // an attempt that follows a lost answer charges nothing again.
 func chargeJob(url string, client *http.Client) executor.Job {
@@ -49,8 +47,6 @@ func chargeJob(url string, client *http.Client) executor.Job {
 		Retry: executor.Retry{Max: 5, Initial: 100 * time.Millisecond},
 	}
 }
-
-// To here.
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -18,8 +18,6 @@ import (
 	"github.com/rota-dev/rota/schedule"
 )
 
-// A document shows from here:
-
 // Each process runs all jobs.
 func registerInOneProcess(c *cron.Cron) error {
 	if _, err := c.AddJob("0 3 * * *", report{}); err != nil {
@@ -36,8 +34,6 @@ func registerInFleet(ex *executor.Executor) error {
 		executor.Job{Name: "sweep", Schedule: schedule.Every(time.Minute), Handler: handler.Func(sweep)},
 	)
 }
-
-// To here.
 
 // report is a cron.Job.
 type report struct{}

@@ -37,8 +37,6 @@ const (
 	pageSize = 20
 )
 
-// A document shows from here:
-
 // shipJob ships the files 0 to 3 of a directory, of which each is a shard.
 func shipJob(dir string) executor.Job {
 	return executor.Job{
@@ -60,8 +58,6 @@ func shipJob(dir string) executor.Job {
 		},
 	}
 }
-
-// To here.
 
 // line is a line of a log. Its ID is the same each time that it is shipped, so the receiver recognizes
 // the lines of a page that is shipped again after a crash.
