@@ -7,7 +7,7 @@
 //
 // NewRegistry measures the operations of a registry. All other metrics have the labels rota_namespace and rota_group. Those of a job have the label job_name,
 // for the first 1,000 jobs that an instance observes; further jobs share the job_name _other. No
-// metric has a label for a shard, a fire or an error. docs/operating.md lists the metrics, and
+// metric has a label for a shard, a fire or an error. docs/operating/alerts.md lists the metrics, and
 // alerts.yaml has rules for alerts on them.
 package rotaprom
 

@@ -16,8 +16,6 @@ import (
 	"github.com/rota-dev/rota/conformance/tcpproxy"
 )
 
-// A document shows from here:
-
 // frames recognizes the frames of a protocol in which each has a length, a type and the number
 // of its request. It is the only part that knows the protocol.
 type frames struct{}
@@ -117,8 +115,6 @@ func controls(t testing.TB, s *server, machineOf func(name string) *machine) *co
 		},
 	}
 }
-
-// To here.
 
 // The controls that remain need a client with more rights (Expire, Compact, FillQuota, Revoke),
 // other addresses (Move) or several members.

@@ -26,8 +26,6 @@ func Open(s *Store) *Client {
 	return &Client{store: s, handle: backend.NewHandle(backend.Config{})}
 }
 
-// A document shows from here:
-
 // Get implements registry.Registry.
 func (c *Client) Get(ctx context.Context, key registry.Key, o registry.ReadOptions) (registry.Entry, error) {
 	return c.handle.Get(ctx, key, o, func(ctx context.Context) (registry.Entry, error) {
@@ -41,8 +39,6 @@ func (c *Client) Get(ctx context.Context, key registry.Key, o registry.ReadOptio
 		return decodeEntry(key, r)
 	})
 }
-
-// To here.
 
 // List implements registry.Registry.
 func (c *Client) List(ctx context.Context, dir registry.Key, _ registry.ReadOptions) (registry.Listing, error) {

@@ -12,8 +12,6 @@ import (
 	"github.com/rota-dev/rota/registry/backend"
 )
 
-// A document shows from here:
-
 // description describes the backend to the suite. Bubble is set because this store is plain Go:
 // with a server, the suite runs in real time.
 func description() conformance.Backend {
@@ -34,8 +32,6 @@ func openStore(testing.TB) *conformance.Store {
 		Expire:  s.Expire,
 	}
 }
-
-// To here.
 
 // TestCasesWithoutFaults runs the cases that need no further fault control. The test of a
 // finished backend is conformance.Run(t, description()), which fails as long as a control is

@@ -8,8 +8,6 @@ import (
 	"github.com/rota-dev/rota/registry/backend"
 )
 
-// A document shows from here:
-
 // OpenSession implements registry.Registry.
 func (c *Client) OpenSession(ctx context.Context, o registry.SessionOptions) (registry.Session, error) {
 	s, err := c.handle.OpenSession(ctx, o, c.grant)
@@ -46,5 +44,3 @@ func (c *Client) grant(ctx context.Context, ttl time.Duration) (backend.Grant, e
 		},
 	}, nil
 }
-
-// To here.

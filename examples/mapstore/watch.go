@@ -8,8 +8,6 @@ import (
 	"github.com/rota-dev/rota/registry/backend"
 )
 
-// A document shows from here:
-
 // Watch implements registry.Registry.
 func (c *Client) Watch(ctx context.Context, dir registry.Key, _ registry.WatchOptions) (registry.Watcher, error) {
 	w, err := c.handle.Watch(ctx, dir, backend.Source{
@@ -38,8 +36,6 @@ func (c *Client) Watch(ctx context.Context, dir registry.Key, _ registry.WatchOp
 	}
 	return w, nil
 }
-
-// To here.
 
 // toChanges returns those changes that concern children of dir.
 func toChanges(dir registry.Key, changes []change) []backend.Change {

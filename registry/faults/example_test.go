@@ -11,8 +11,6 @@ import (
 	"github.com/rota-dev/rota/registry/memory"
 )
 
-// A document shows from here:
-
 // increment adds one to a counter. Sending a transaction again after an error, without Apply, would
 // count twice if only the reply had been lost.
 func increment(ctx context.Context, reg registry.Registry) error {
@@ -51,8 +49,6 @@ func Example() {
 	// <nil> 1
 	// 1 <nil>
 }
-
-// To here.
 
 // A test that injects random faults logs the recipe when it fails. Parse injects them again.
 func ExampleParse() {

@@ -12,7 +12,7 @@ import (
 )
 
 // logPages list the log lines at INFO and above, in tables of message and level.
-var logPages = []string{"docs/operating/messages.md", "docs/guide/history.md", "docs/jobs-file.md"}
+var logPages = []string{"docs/operating/messages.md", "docs/guide/history.md", "docs/jobs-file/log-lines.md"}
 
 // notOnPages are directories whose log lines are for developers.
 var notOnPages = []string{"examples/...", "internal/test/...", "bench/...", "conformance/...", "cmd/rota/internal/demo", "cmd/rota/internal/dev"}

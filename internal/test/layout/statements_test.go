@@ -124,7 +124,7 @@ var statements = []statement{
 	{"registry", "PortableLimits.ValueBytes", []string{"data of a `Checkpoint` | #", "in all; values up to #", "fits the # that every store accepts", "decoded: # as stored"}},
 	{"registry", "PortableLimits.TxnItems", []string{"; # conditions and operations"}},
 	{"registry", "PortableLimits.TxnBytes", []string{"counts twice, and # per transaction"}},
-	{"registry", "(PortableLimits.TxnItems - 2) / 2", []string{"up to # jobs share", "up to # jobs in each commit", "on average (# fit)", "jobs that share a transaction of claims or plans | up to #", "one commit for # jobs, one after another", "jobs of the crashed instance / #"}},
+	{"registry", "(PortableLimits.TxnItems - 2) / 2", []string{"up to # jobs share", "up to # jobs in each commit", "on average (# fit)", "jobs that share a transaction of claims or plans | #", "one commit for # jobs, one after another", "jobs of the crashed instance / #"}},
 	{"registry", "maxKeyBytes", []string{"at most 16 of them and # in all"}},
 	{"registry", "maxKeySegments", []string{"1 to 128 bytes, at most # of them"}},
 	{"registry", "maxSegmentBytes", []string{"segments of `[A-Za-z0-9._~-]`, 1 to #"}},

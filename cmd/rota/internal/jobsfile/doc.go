@@ -2,6 +2,6 @@
 // request.
 //
 // One table of keys (table.go) determines what the parser accepts, the JSON schema and the tables of
-// docs/jobs-file.md. Load reports all problems of a file together, each with its position, its key
+// docs/jobs-file/keys.md. Load reports all problems of a file together, each with its position, its key
 // and the rule.
 package jobsfile

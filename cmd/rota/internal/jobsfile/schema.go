@@ -36,7 +36,7 @@ func Reference() string {
 }
 
 func addTable[T any](b *strings.Builder, title string, fields []field[T]) {
-	fmt.Fprintf(b, "### %s\n\n| key | value | default | meaning |\n|---|---|---|---|\n", title)
+	fmt.Fprintf(b, "## %s\n\n| key | value | default | meaning |\n|---|---|---|---|\n", title)
 	for _, f := range fields {
 		if f.hidden {
 			continue

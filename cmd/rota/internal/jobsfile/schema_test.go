@@ -93,7 +93,7 @@ func TestSchema_RejectsBadFiles(t *testing.T) {
 }
 
 func TestReference_IsInTheDocument(t *testing.T) {
-	const path, from, to = "../../../../docs/jobs-file.md", "<!-- The tables are generated: go test ./internal/jobsfile -update in cmd/rota -->\n\n", "<!-- End of the tables. -->\n"
+	const path, from, to = "../../../../docs/jobs-file/keys.md", "<!-- The tables are generated: go test ./internal/jobsfile -update in cmd/rota -->\n\n", "<!-- End of the tables. -->\n"
 	page, err := os.ReadFile(path)
 	require.NoError(t, err)
 	before, rest, found := strings.Cut(string(page), from)
