@@ -1,13 +1,10 @@
 package executor
 
 import (
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/rota-dev/rota/internal/firelist"
 	"github.com/rota-dev/rota/internal/group/due"
-	"github.com/rota-dev/rota/internal/scheduletext"
 )
 
 // FollowsJobs is described in due.Follower.
@@ -71,37 +68,4 @@ func (f *followedFires) fireOf(released time.Time) time.Time {
 		return released
 	}
 	return f.at[released]
-}
-
-// checkCirclesLocked reports jobs that, with those registered before, follow each other in a circle. A circle leads
-// to an added job, so there is no search from jobs that none follows: a chain of jobs that are registered one by one
-// would be searched as a whole each time. The caller holds e.mu.
-func (e *Executor) checkCirclesLocked(jobs []Job) error {
-	added, followedNow := make(map[string]*Job, len(jobs)), map[string]bool{}
-	for i := range jobs {
-		added[jobs[i].Name] = &jobs[i]
-		for _, name := range jobs[i].Schedule.After() {
-			followedNow[name] = true
-		}
-	}
-	followed := func(name string) []string {
-		j, ok := added[name]
-		if !ok && !e.withdrawn[name] {
-			j = e.jobs[name]
-		}
-		if j == nil {
-			return nil
-		}
-		return j.Schedule.After()
-	}
-	circles := scheduletext.NewCircles(followed)
-	for _, j := range jobs {
-		if !followedNow[j.Name] && !e.followed[j.Name] {
-			continue
-		}
-		if circle := circles.Through(j.Name); circle != nil {
-			return fmt.Errorf("%w %q: Schedule: it follows itself: %s", ErrInvalidJob, j.Name, strings.Join(append(circle, j.Name), " follows "))
-		}
-	}
-	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rota-dev/rota/executor/internal/pool"
 	"github.com/rota-dev/rota/internal/group/claimer"
+	"github.com/rota-dev/rota/internal/group/ownership"
 	"github.com/rota-dev/rota/internal/mutex"
 	"github.com/rota-dev/rota/internal/record"
 )
@@ -286,4 +287,70 @@ func (a *claimedRuns) runningHandlers() []runningHandler {
 		}
 	}
 	return out
+}
+
+// newAccess returns the access of the run to the registry.
+func (c *claimedRun) newAccess() *ownership.Access {
+	e, key := c.claim.e, record.Segment(c.claim.Job)
+	return ownership.NewAccess(c.task.Ctx, e.reg, c.claim.Session, e.keys.Data(key, c.task.Shard))
+}
+
+// newRun returns the run of a shard.
+func (c *claim) newRun(shard int) *Run {
+	e, p := c.e, c.program
+	id, key := c.names.Of(shard)
+	r := &Run{RunInfo: RunInfo{
+		ID: id, Key: key, Namespace: e.namespace, Group: e.group, Job: c.Job, Instance: e.member.Instance(),
+		Shard: shard, Shards: c.Shards, Targets: c.Targets, Param: p.Param, ShardParam: p.ShardParams[shard],
+		FireTime: c.Fire, Attempt: c.Attempt, Retries: c.Retries, Trigger: c.Trigger, Fence: c.Fence,
+	}}
+	if c.Param != "" {
+		r.Param = c.Param
+	}
+	switch {
+	case c.Retry:
+		r.Reason = Retried
+	case c.Rerun:
+		r.Reason = Failover
+	case c.Cause == claimer.CauseRetry:
+		r.Reason = Retried
+	case c.Cause == claimer.CauseBackfill:
+		r.Reason = Backfill
+	case c.Trigger > 0:
+		r.Reason = Triggered
+	case c.Missed:
+		r.Reason = Misfire
+	}
+	return r
+}
+
+// observeBegun reports that the handler of a run is about to be called.
+func (c *claimedRun) observeBegun() {
+	e := c.claim.e
+	if e.observers.isEmpty() {
+		return
+	}
+	r, at := c.newRun(), e.clock().UTC()
+	observe(&e.observers, func(o *Observer) func(RunBegun) { return o.RunBegun }, func() RunBegun { return RunBegun{r.RunInfo, at} })
+}
+
+// observeEnded reports the end of a run with context ctx. Began is when its handler was called, zero
+// if it was not.
+func (c *claimedRun) observeEnded(ctx context.Context, began time.Time, how outcome, err error) {
+	e := c.claim.e
+	if e.observers.isEmpty() {
+		return
+	}
+	r := c.newRun()
+	retry, retried := asRetry(err)
+	if retried {
+		err = retry.Err
+	}
+	e.observeOutcome(r, began, publicOutcome(ctx, how, err), err)
+	if retried {
+		at := e.clock().UTC()
+		observe(&e.observers, func(o *Observer) func(RunRetried) { return o.RunRetried }, func() RunRetried {
+			return RunRetried{Run: r.RunInfo, Err: err, At: at, NotBefore: at.Add(retry.In)}
+		})
+	}
 }

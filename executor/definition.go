@@ -11,7 +11,6 @@ import (
 
 	"github.com/rota-dev/rota/internal/jobname"
 	"github.com/rota-dev/rota/internal/record"
-	"github.com/rota-dev/rota/internal/scheduletext"
 	"github.com/rota-dev/rota/schedule"
 )
 
@@ -84,14 +83,6 @@ func (d *definition) dropEmpty() {
 	if len(d.RunOn) == 0 {
 		d.RunOn = nil
 	}
-}
-
-func orDefault[T comparable](v, otherwise T) T {
-	var zero T
-	if v == zero {
-		return otherwise
-	}
-	return v
 }
 
 // decodeDefinition reads a stored definition and checks it. The error names every field
@@ -202,36 +193,25 @@ func (d definition) checkShardParams() []error {
 	return errs
 }
 
-func checkRange(n, least, most int) error {
-	if n < least || n > most {
-		return fmt.Errorf("%d is not from %d to %d", n, least, most)
+// maxDelayShards bounds the shards of jobs whose fires count from ends: each shard has its own
+// watermark in the records.
+const maxDelayShards = 1000
+
+// checkEndCounter returns the rules that a definition breaks whose fires count from the ends of runs.
+func (d definition) checkEndCounter() []problem {
+	if !d.Schedule.CountsEnds() {
+		return nil
 	}
-	return nil
-}
-
-func checkRevision(n int) error {
-	if uint64(max(n, 0)) > record.MaxNumber {
-		return fmt.Errorf("%d is above %d", n, uint64(record.MaxNumber))
+	var all []problem
+	refuse := func(refused bool, field, rule string) {
+		if refused {
+			all = append(all, problem{field, fmt.Errorf("%s, with a schedule that counts from the ends of runs", rule)})
+		}
 	}
-	return checkNotNegative(n)
-}
-
-func checkNotNegative[T int | time.Duration](n T) error {
-	if n < 0 {
-		return fmt.Errorf("%v is negative", n)
-	}
-	return nil
-}
-
-// durationField is a duration stored in Go's notation, as "1m30s".
-type durationField time.Duration
-
-func (d durationField) MarshalText() ([]byte, error) {
-	return []byte(scheduletext.Duration(time.Duration(d))), nil
-}
-
-func (d *durationField) UnmarshalText(text []byte) error {
-	parsed, err := time.ParseDuration(string(text))
-	*d = durationField(parsed)
-	return err
+	refuse(d.Tracking != TrackRuns, "Tracking", "must be TrackRuns")
+	refuse(d.Shards > maxDelayShards, "Shards", fmt.Sprintf("must be at most %d", maxDelayShards))
+	refuse(d.OnMisfire != RunOnce, "OnMisfire", "does not apply")
+	refuse(d.OnOverlap != WaitForRun, "OnOverlap", "does not apply")
+	refuse(d.CatchupWindow != 0, "CatchupWindow", "does not apply")
+	return all
 }

@@ -32,47 +32,6 @@ func observe[E any](q *observers, callback func(*Observer) func(E), event func()
 	})
 }
 
-// observeClaimed reports that the run of a shard was claimed.
-func (e *Executor) observeClaimed(c *claim, shard int, at time.Time) {
-	if e.observers.isEmpty() {
-		return
-	}
-	observe(&e.observers, func(o *Observer) func(RunClaimed) { return o.RunClaimed }, func() RunClaimed {
-		return RunClaimed{Run: c.newRun(shard).RunInfo, At: at.UTC()}
-	})
-}
-
-// observeBegun reports that the handler of a run is about to be called.
-func (c *claimedRun) observeBegun() {
-	e := c.claim.e
-	if e.observers.isEmpty() {
-		return
-	}
-	r, at := c.newRun(), e.clock().UTC()
-	observe(&e.observers, func(o *Observer) func(RunBegun) { return o.RunBegun }, func() RunBegun { return RunBegun{r.RunInfo, at} })
-}
-
-// observeEnded reports the end of a run with context ctx. Began is when its handler was called, zero
-// if it was not.
-func (c *claimedRun) observeEnded(ctx context.Context, began time.Time, how outcome, err error) {
-	e := c.claim.e
-	if e.observers.isEmpty() {
-		return
-	}
-	r := c.newRun()
-	retry, retried := asRetry(err)
-	if retried {
-		err = retry.Err
-	}
-	e.observeOutcome(r, began, publicOutcome(ctx, how, err), err)
-	if retried {
-		at := e.clock().UTC()
-		observe(&e.observers, func(o *Observer) func(RunRetried) { return o.RunRetried }, func() RunRetried {
-			return RunRetried{Run: r.RunInfo, Err: err, At: at, NotBefore: at.Add(retry.In)}
-		})
-	}
-}
-
 // observeOutcome reports the end of a run.
 func (e *Executor) observeOutcome(r *Run, began time.Time, how Outcome, err error) {
 	ended := RunEnded{Run: r.RunInfo, Ended: e.clock().UTC(), Outcome: how, Err: err}

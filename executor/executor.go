@@ -3,7 +3,6 @@ package executor
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -200,71 +199,6 @@ func New(reg registry.Registry, namespace string, o Options) (*Executor, error) 
 // Instance returns the name of this process in the fleet.
 func (e *Executor) Instance() string { return e.member.Instance() }
 
-// Register adds jobs, or replaces those of the same name. It may be called before and after
-// Start. If any job is invalid, Register returns all problems of all jobs, joined, each
-// wrapping ErrInvalidJob, and registers none. It copies the jobs: a later change of a map in one
-// has no effect.
-//
-// Definitions are stored for the whole fleet, and the one with the highest Revision is in
-// force. So a changed definition needs a higher Revision; otherwise it is not stored, and
-// logged at WARN. Handler, Middleware and MaxRunning are not stored: they belong to this process
-// and apply to runs that begin after the call.
-//
-// Register logs a job that replaces another definition of its name, since two jobs may have
-// the same name by mistake. It does not if the earlier one was withdrawn, or if the executor
-// is running and the Revision is higher. After Shutdown, Register returns an error.
-func (e *Executor) Register(jobs ...Job) error {
-	if err := checkJobs(jobs, e.knownStrategy); err != nil {
-		return err
-	}
-	handlers, err := e.wrapHandlers(jobs)
-	if err != nil {
-		return err
-	}
-	defs, locals := make(map[string]json.RawMessage, len(jobs)), map[string]string{}
-	for _, j := range jobs {
-		def, err := definitionOf(j).MarshalJSON()
-		if err != nil {
-			return fmt.Errorf("%w %q: %w", ErrInvalidJob, j.Name, err)
-		}
-		defs[j.Name] = def
-		if j.Local != "" {
-			locals[j.Name] = j.Local
-		}
-	}
-	e.mu.Lock()
-	if e.state == shutDown {
-		e.mu.Unlock()
-		return errors.New("register: this executor has been shut down; New makes another")
-	}
-	if err := e.checkCirclesLocked(jobs); err != nil {
-		e.mu.Unlock()
-		return err
-	}
-	again := e.replacedLocked(jobs)
-	for i, j := range jobs {
-		own := j.clone()
-		own.Handler = handlers[i]
-		e.jobs[j.Name] = &own
-		for _, name := range own.Schedule.After() {
-			e.followed[name] = true
-		}
-		delete(e.withdrawn, j.Name)
-		e.pool.SetBound(j.Name, orDefault(j.MaxRunning, defaultMaxRunning()))
-	}
-	e.mu.Unlock()
-	for _, r := range again {
-		e.log.Warn("job registered again; the newer definition replaces the earlier one", "job", r.job, "differences", r.differences)
-	}
-	e.member.OfferLocal(defs, locals)
-	return nil
-}
-
-func (e *Executor) knownStrategy(name string) bool {
-	_, ok := e.strategies[name]
-	return ok
-}
-
 // Start joins the fleet. It returns when the session is open and the definitions are stored.
 // Ctx bounds only the call; the executor runs until Shutdown. Start fails with ErrNameTaken if
 // another process has the name, with ErrNewerFormat if a newer version of rota made the
@@ -382,45 +316,6 @@ type Trigger struct {
 // calls and why: e.Operator().As("kim", "quarter end").Pause(ctx, job). It has the compiler of the jobs of this package,
 // and can be used before Start and after Shutdown.
 func (e *Executor) Operator() *operator.Operator { return e.operator }
-
-// Withdraw makes this process stop offering jobs until they are registered here again. It
-// deletes nothing, and other processes still offer the jobs: [operator.Operator.Retire]
-// removes them from the fleet. Withdraw returns when the store has recorded the withdrawal, in
-// one write for all jobs; the shards are reassigned afterwards. Runs that have begun here
-// continue, with their contexts, and their shards move when they end.
-//
-// If no other instance offers a job, it does not run. After an hour without an instance
-// (coordinator.MaxUnoffered), its due fires are skipped.
-//
-// If ctx ends first, Withdraw returns its cause, and the withdrawal is recorded later. Before
-// Start and after Shutdown there is nothing to record, and Withdraw returns at once. It fails
-// with ErrUnknownJob if a job was not registered here; the error names each such job, and the
-// others are withdrawn.
-func (e *Executor) Withdraw(ctx context.Context, jobs ...string) error {
-	var known []string
-	var errs []error
-	e.mu.Lock()
-	running := e.state == started
-	for _, job := range jobs {
-		if _, ok := e.jobs[job]; !ok {
-			errs = append(errs, fmt.Errorf("withdraw %q: %w", job, ErrUnknownJob))
-			continue
-		}
-		e.withdrawn[job] = true
-		known = append(known, job)
-	}
-	e.mu.Unlock()
-	if len(known) == 0 {
-		return errors.Join(errs...)
-	}
-	e.member.Withdraw(known...)
-	if running {
-		if err := e.member.AwaitJoined(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("withdraw %q: %w", known, err))
-		}
-	}
-	return errors.Join(errs...)
-}
 
 // explainUnknownJob adds to an ErrUnknownJob that the job is registered here and that Start stores it, if
 // the executor has not been started.

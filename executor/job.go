@@ -7,7 +7,6 @@ import (
 	"maps"
 	"runtime"
 	"time"
-	"unicode/utf8"
 
 	"github.com/rota-dev/rota/internal/jobname"
 	"github.com/rota-dev/rota/internal/record"
@@ -239,61 +238,19 @@ func (j Job) clone() Job {
 	return j
 }
 
-// checkJobs returns all problems of jobs, joined, or nil. Each error wraps ErrInvalidJob and
-// names the job, the field and the rule. knows reports whether a strategy exists.
-func checkJobs(jobs []Job, knows func(strategy string) bool) error {
-	var errs []error
-	seen := make(map[string]bool, len(jobs))
-	for _, j := range jobs {
-		for _, p := range j.problems(knows) {
-			errs = append(errs, fmt.Errorf("%w %.100q: %w", ErrInvalidJob, j.Name, p))
-		}
-		if seen[j.Name] {
-			errs = append(errs, fmt.Errorf("%w %.100q: Name: given twice in one call", ErrInvalidJob, j.Name))
-		}
-		seen[j.Name] = true
-	}
-	return errors.Join(errs...)
-}
+// Middleware returns a handler that adds to next: work before and after a run, measurements,
+// tracing, or a change of the error. The error that the returned handler returns is that of the
+// run. A panic in it fails the run, as in a handler. It should pass ctx, or a context derived
+// from it, to next.
+//
+// Register calls each Middleware once for each job, so the returned handler serves all runs of
+// the job in this process.
+type Middleware func(next Handler) Handler
 
-func (j Job) problems(knows func(strategy string) bool) []problem {
-	d := definitionOf(j)
-	all := d.problems()
-	if err := jobname.CheckNew(d.Name); err != nil && jobname.Check(d.Name) == nil {
-		all = append(all, problem{"Name", err})
+// retry returns the retry policy of j. Daemons that fail are begun again by default.
+func (j Job) retry() Retry {
+	if j.Retry == (Retry{}) && j.Schedule.IsAlways() {
+		return Retry{Max: -1}
 	}
-	all = append(all, checkHandler(j.Handler)...)
-	if err := checkMiddleware(j.Middleware); err != nil {
-		all = append(all, problem{"Middleware", err})
-	}
-	if err := checkNotNegative(j.MaxRunning); err != nil {
-		all = append(all, problem{"MaxRunning", err})
-	}
-	if err := checkText(j.Local, maxLocalBytes); err != nil {
-		all = append(all, problem{"Local", err})
-	}
-	if !knows(d.Strategy) {
-		all = append(all, problem{"Strategy", fmt.Errorf("%.100q is neither built in nor in Options.Strategies", d.Strategy)})
-	}
-	return all
-}
-
-// problem is a rule of a definition that a field breaks.
-type problem struct {
-	field string // as in Job
-	err   error
-}
-
-func (p problem) Error() string { return p.field + ": " + p.err.Error() }
-
-func (p problem) Unwrap() error { return p.err }
-
-func checkText(text string, maxBytes int) error {
-	switch {
-	case len(text) > maxBytes:
-		return fmt.Errorf("has %d bytes, at most %d", len(text), maxBytes)
-	case !utf8.ValidString(text):
-		return errors.New("is not UTF-8")
-	}
-	return nil
+	return j.Retry
 }

@@ -149,23 +149,6 @@ func decideDue(t timetable, p MisfirePolicy, last, until, now time.Time) dueFire
 	return o
 }
 
-// findExpired returns the number of fires after last that have been owed for longer than the catch-up window, and
-// the last of them; if there are none, it returns last.
-func (p *program) findExpired(last, until, now time.Time) (int, time.Time) {
-	if p.CatchupWindow == 0 {
-		return 0, last
-	}
-	through := latestBefore(now.Add(-max(time.Duration(p.CatchupWindow), misfireGrace)-1), until)
-	if !through.After(last) {
-		return 0, last
-	}
-	expired := p.times.Count(last, through)
-	if expired == 0 {
-		return 0, last
-	}
-	return expired, firstOfLast(p.times, last, through, 1)
-}
-
 // firstOfLast returns the first of the last n fires of t that are after one instant and not after
 // another. There must be n such fires.
 func firstOfLast(t timetable, after, through time.Time, n int) time.Time {

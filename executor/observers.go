@@ -208,3 +208,14 @@ func (q *observers) dropRest() int {
 	q.drops.since = 0
 	return rest
 }
+
+// waitFor waits until done is closed, ctx ends or d has passed.
+func waitFor(ctx context.Context, d time.Duration, done <-chan struct{}) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

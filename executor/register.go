@@ -1,9 +1,15 @@
 package executor
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 
+	"github.com/rota-dev/rota/internal/jobname"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/scheduletext"
 )
 
 // replacement is a job that is registered again with another definition.
@@ -38,4 +44,198 @@ func differences(before, now Job) []string {
 		all = append(all, fmt.Sprintf("revision: %d before, %d now", before.Revision, now.Revision))
 	}
 	return all
+}
+
+// Register adds jobs, or replaces those of the same name. It may be called before and after
+// Start. If any job is invalid, Register returns all problems of all jobs, joined, each
+// wrapping ErrInvalidJob, and registers none. It copies the jobs: a later change of a map in one
+// has no effect.
+//
+// Definitions are stored for the whole fleet, and the one with the highest Revision is in
+// force. So a changed definition needs a higher Revision; otherwise it is not stored, and
+// logged at WARN. Handler, Middleware and MaxRunning are not stored: they belong to this process
+// and apply to runs that begin after the call.
+//
+// Register logs a job that replaces another definition of its name, since two jobs may have
+// the same name by mistake. It does not if the earlier one was withdrawn, or if the executor
+// is running and the Revision is higher. After Shutdown, Register returns an error.
+func (e *Executor) Register(jobs ...Job) error {
+	if err := checkJobs(jobs, e.knownStrategy); err != nil {
+		return err
+	}
+	handlers, err := e.wrapHandlers(jobs)
+	if err != nil {
+		return err
+	}
+	defs, locals := make(map[string]json.RawMessage, len(jobs)), map[string]string{}
+	for _, j := range jobs {
+		def, err := definitionOf(j).MarshalJSON()
+		if err != nil {
+			return fmt.Errorf("%w %q: %w", ErrInvalidJob, j.Name, err)
+		}
+		defs[j.Name] = def
+		if j.Local != "" {
+			locals[j.Name] = j.Local
+		}
+	}
+	e.mu.Lock()
+	if e.state == shutDown {
+		e.mu.Unlock()
+		return errors.New("register: this executor has been shut down; New makes another")
+	}
+	if err := e.checkCirclesLocked(jobs); err != nil {
+		e.mu.Unlock()
+		return err
+	}
+	again := e.replacedLocked(jobs)
+	for i, j := range jobs {
+		own := j.clone()
+		own.Handler = handlers[i]
+		e.jobs[j.Name] = &own
+		for _, name := range own.Schedule.After() {
+			e.followed[name] = true
+		}
+		delete(e.withdrawn, j.Name)
+		e.pool.SetBound(j.Name, orDefault(j.MaxRunning, defaultMaxRunning()))
+	}
+	e.mu.Unlock()
+	for _, r := range again {
+		e.log.Warn("job registered again; the newer definition replaces the earlier one", "job", r.job, "differences", r.differences)
+	}
+	e.member.OfferLocal(defs, locals)
+	return nil
+}
+
+func (e *Executor) knownStrategy(name string) bool {
+	_, ok := e.strategies[name]
+	return ok
+}
+
+// checkJobs returns all problems of jobs, joined, or nil. Each error wraps ErrInvalidJob and
+// names the job, the field and the rule. knows reports whether a strategy exists.
+func checkJobs(jobs []Job, knows func(strategy string) bool) error {
+	var errs []error
+	seen := make(map[string]bool, len(jobs))
+	for _, j := range jobs {
+		for _, p := range j.problems(knows) {
+			errs = append(errs, fmt.Errorf("%w %.100q: %w", ErrInvalidJob, j.Name, p))
+		}
+		if seen[j.Name] {
+			errs = append(errs, fmt.Errorf("%w %.100q: Name: given twice in one call", ErrInvalidJob, j.Name))
+		}
+		seen[j.Name] = true
+	}
+	return errors.Join(errs...)
+}
+
+func (j Job) problems(knows func(strategy string) bool) []problem {
+	d := definitionOf(j)
+	all := d.problems()
+	if err := jobname.CheckNew(d.Name); err != nil && jobname.Check(d.Name) == nil {
+		all = append(all, problem{"Name", err})
+	}
+	all = append(all, checkHandler(j.Handler)...)
+	if err := checkMiddleware(j.Middleware); err != nil {
+		all = append(all, problem{"Middleware", err})
+	}
+	if err := checkNotNegative(j.MaxRunning); err != nil {
+		all = append(all, problem{"MaxRunning", err})
+	}
+	if err := checkText(j.Local, maxLocalBytes); err != nil {
+		all = append(all, problem{"Local", err})
+	}
+	if !knows(d.Strategy) {
+		all = append(all, problem{"Strategy", fmt.Errorf("%.100q is neither built in nor in Options.Strategies", d.Strategy)})
+	}
+	return all
+}
+
+// checkCirclesLocked reports jobs that, with those registered before, follow each other in a circle. A circle leads
+// to an added job, so there is no search from jobs that none follows: a chain of jobs that are registered one by one
+// would be searched as a whole each time. The caller holds e.mu.
+func (e *Executor) checkCirclesLocked(jobs []Job) error {
+	added, followedNow := make(map[string]*Job, len(jobs)), map[string]bool{}
+	for i := range jobs {
+		added[jobs[i].Name] = &jobs[i]
+		for _, name := range jobs[i].Schedule.After() {
+			followedNow[name] = true
+		}
+	}
+	followed := func(name string) []string {
+		j, ok := added[name]
+		if !ok && !e.withdrawn[name] {
+			j = e.jobs[name]
+		}
+		if j == nil {
+			return nil
+		}
+		return j.Schedule.After()
+	}
+	circles := scheduletext.NewCircles(followed)
+	for _, j := range jobs {
+		if !followedNow[j.Name] && !e.followed[j.Name] {
+			continue
+		}
+		if circle := circles.Through(j.Name); circle != nil {
+			return fmt.Errorf("%w %q: Schedule: it follows itself: %s", ErrInvalidJob, j.Name, strings.Join(append(circle, j.Name), " follows "))
+		}
+	}
+	return nil
+}
+
+// wrapHandlers returns the handlers of jobs within the middleware of each job, and all that
+// within the middleware of the executor.
+func (e *Executor) wrapHandlers(jobs []Job) ([]Handler, error) {
+	handlers := make([]Handler, len(jobs))
+	var errs []error
+	for i, j := range jobs {
+		h, err := applyMiddleware(j.Middleware, j.Handler)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%w %.100q: Middleware: %w", ErrInvalidJob, j.Name, err))
+			continue
+		}
+		if handlers[i], err = applyMiddleware(e.opts.Middleware, h); err != nil {
+			errs = append(errs, fmt.Errorf("%w %.100q: Options.Middleware: %w", ErrInvalidJob, j.Name, err))
+		}
+	}
+	return handlers, errors.Join(errs...)
+}
+
+// Withdraw makes this process stop offering jobs until they are registered here again. It
+// deletes nothing, and other processes still offer the jobs: [operator.Operator.Retire]
+// removes them from the fleet. Withdraw returns when the store has recorded the withdrawal, in
+// one write for all jobs; the shards are reassigned afterwards. Runs that have begun here
+// continue, with their contexts, and their shards move when they end.
+//
+// If no other instance offers a job, it does not run. After an hour without an instance
+// (coordinator.MaxUnoffered), its due fires are skipped.
+//
+// If ctx ends first, Withdraw returns its cause, and the withdrawal is recorded later. Before
+// Start and after Shutdown there is nothing to record, and Withdraw returns at once. It fails
+// with ErrUnknownJob if a job was not registered here; the error names each such job, and the
+// others are withdrawn.
+func (e *Executor) Withdraw(ctx context.Context, jobs ...string) error {
+	var known []string
+	var errs []error
+	e.mu.Lock()
+	running := e.state == started
+	for _, job := range jobs {
+		if _, ok := e.jobs[job]; !ok {
+			errs = append(errs, fmt.Errorf("withdraw %q: %w", job, ErrUnknownJob))
+			continue
+		}
+		e.withdrawn[job] = true
+		known = append(known, job)
+	}
+	e.mu.Unlock()
+	if len(known) == 0 {
+		return errors.Join(errs...)
+	}
+	e.member.Withdraw(known...)
+	if running {
+		if err := e.member.AwaitJoined(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("withdraw %q: %w", known, err))
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -1,13 +1,11 @@
 package executor
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
 	"time"
 
-	"github.com/rota-dev/rota/internal/group/claimer"
 	"github.com/rota-dev/rota/internal/group/due"
 	"github.com/rota-dev/rota/internal/texthash"
 )
@@ -96,42 +94,4 @@ func (f retryField) delay(key string, retries int) time.Duration {
 	d := min(float64(f.Initial)*math.Pow(f.Factor, float64(retries)), float64(f.MaxInterval))
 	step := float64(texthash.Sum(fmt.Sprint(key, " ", retries))>>60)/15*2 - 1
 	return min(time.Duration(d*(1+step*f.Jitter)), due.MaxRetryDelay)
-}
-
-// retry returns the retry policy of j. Daemons that fail are begun again by default.
-func (j Job) retry() Retry {
-	if j.Retry == (Retry{}) && j.Schedule.IsAlways() {
-		return Retry{Max: -1}
-	}
-	return j.Retry
-}
-
-// asRetry returns the error that retryError has made of a run's error, if it did. Nothing wraps it, and one inside
-// an error of a handler does not count.
-func asRetry(err error) (*claimer.RetryError, bool) {
-	retry, ok := err.(*claimer.RetryError) //nolint:errorlint // see above
-	return retry, ok
-}
-
-// retryError returns the error to report for a run with context ctx that ended with err: a
-// *claimer.RetryError if the run is to be retried.
-func (p *program) retryError(ctx context.Context, r *Run, took time.Duration, err error) error {
-	switch {
-	case err == nil, p.Tracking != TrackRuns, p.Retry.Max == 0, p.Retry.Max > 0 && r.Retries >= p.Retry.Max:
-		return err
-	case errors.Is(err, claimer.ErrHandedBack), errors.Is(context.Cause(ctx), ErrSessionLost), isCancelled(ctx):
-		return err
-	}
-	if _, ok := errors.AsType[*PermanentError](err); ok {
-		return err
-	}
-	retries := r.Retries
-	if p.always && took >= time.Duration(p.Retry.MaxInterval) {
-		retries = 0 // a daemon that has run for long is as good as new
-	}
-	delay := p.Retry.delay(fmt.Sprint(r.ShardKey(), r.FireTime.UnixNano(), r.Trigger), retries)
-	if after, ok := errors.AsType[*RetryAfterError](err); ok {
-		delay = max(delay, after.After)
-	}
-	return &claimer.RetryError{In: min(delay, due.MaxRetryDelay), Err: err}
 }

@@ -1,12 +1,17 @@
 package executor
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
+	"github.com/rota-dev/rota/internal/group/ownership"
+	"github.com/rota-dev/rota/internal/mutex"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
 )
 
 // Run is one shard of a job, executed for one fire. Its data are plain: a test of a handler
@@ -152,4 +157,58 @@ func (r Reason) String() string {
 		return "backfill"
 	}
 	return "unknown"
+}
+
+// gate refuses writes of a run whose context has ended. That may be before its handler
+// returns, such as after a timeout.
+type gate struct {
+	ctx context.Context // the run's
+	run interface{ newAccess() *ownership.Access }
+
+	mu     mutex.Mutex
+	owned  *ownership.Access // nil before the first use
+	closed bool
+}
+
+// access returns the access of the run to the registry.
+func (g *gate) access() *ownership.Access {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.owned == nil {
+		g.owned = g.run.newAccess()
+		if g.closed {
+			g.owned.Close()
+		}
+	}
+	return g.owned
+}
+
+// close makes further writes fail, and waits for those in flight.
+func (g *gate) close() {
+	g.mu.Lock()
+	owned := g.owned
+	g.closed = true
+	g.mu.Unlock()
+	if owned != nil {
+		owned.Close()
+	}
+}
+
+// write calls do, which writes, unless the run has ended. The context of do ends with the run.
+func (g *gate) write(ctx context.Context, what string, do func(context.Context) error) error {
+	if g.ctx.Err() != nil {
+		return fmt.Errorf("%s: %w: %w", what, ErrRunOver, context.Cause(g.ctx))
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(g.ctx, func() { cancel(context.Cause(g.ctx)) })
+	defer stop()
+	err := do(ctx)
+	switch {
+	case errors.Is(err, ownership.ErrNotOwner), errors.Is(err, registry.ErrNotApplied) && g.ctx.Err() != nil:
+		return fmt.Errorf("%s: %w: %w", what, ErrRunOver, err)
+	case err != nil:
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
 }

@@ -174,14 +174,3 @@ func (e *Executor) leaveFleet(ctx context.Context, handOver time.Duration) {
 	e.stop()
 	e.runs.flush()
 }
-
-// waitFor waits until done is closed, ctx ends or d has passed.
-func waitFor(ctx context.Context, d time.Duration, done <-chan struct{}) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	case <-t.C:
-	}
-}

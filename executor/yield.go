@@ -3,7 +3,6 @@ package executor
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/rota-dev/rota/internal/group/claimer"
 	"github.com/rota-dev/rota/internal/mutex"
@@ -85,42 +84,4 @@ func (s *yieldSignal) state() (asked, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.wasAsked, s.over
-}
-
-// yieldError returns the error to report for a run that ended with err. A run that was asked to yield, and did, is
-// handed back, so that the next owner makes its rest at once. If its epoch is over, it has succeeded instead:
-// its owner would make it again at once, and be asked again.
-func (p *program) yieldError(ctx context.Context, s *yieldSignal, err error) error {
-	asked, over := s.state()
-	switch yields := errors.Is(err, ErrYield) || p.always && errors.Is(context.Cause(ctx), ErrYield); {
-	case !yields, !asked, isPanic(err), isCancelled(ctx):
-		return err
-	case over, !p.handsBack():
-		return nil
-	}
-	return fmt.Errorf("%w: %w", claimer.ErrHandedBack, ErrYield)
-}
-
-// isCancelled reports whether a due fire or an operator has cancelled the run with context ctx.
-func isCancelled(ctx context.Context) bool {
-	cause := context.Cause(ctx)
-	return errors.Is(cause, ErrOverlap) || errors.Is(cause, ErrCancelled)
-}
-
-// Yield is described in claimer.Work. Moves wait for handlers, and runs that have begun go on: a
-// handler may return early, and make the rest of its work in another run. Only an operator can end a run,
-// or a due fire if the job wants that. A run that waits for its instant of Schedule.Spread is handed back, unless the
-// cause lets the owner claim it again at once.
-func (w work) Yield(job string, shard int, cause error) {
-	if errors.Is(cause, claimer.ErrCancelled) {
-		w.claimed.end(shardOf{job, shard}, ErrCancelled) // no yield: the rest of the run would not be made
-		return
-	}
-	w.claimed.ask(shardOf{job, shard}, cause)
-	switch {
-	case errors.Is(cause, claimer.ErrOverlap):
-		w.claimed.end(shardOf{job, shard}, ErrOverlap)
-	case !errors.Is(cause, claimer.ErrNewDefinition):
-		w.pool.HandBackDelayed(job, shard)
-	}
 }
