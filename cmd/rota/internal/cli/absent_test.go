@@ -71,7 +71,7 @@ func TestAbsentFleet(t *testing.T) {
 	})
 }
 
-func TestPast_NamesWhatTheHistoryLacks(t *testing.T) {
+func TestHistory_NamesWhatItLacks(t *testing.T) {
 	now := time.Now()
 	url := putHistory(t, now, time.Hour)
 	for _, line := range [][]string{
