@@ -179,7 +179,7 @@ func owesByWalking(tt timetable, p MisfirePolicy, last, until, now time.Time) du
 	return o
 }
 
-// Whatever the policy, taking the due fires again and again settles every fire once: it is
+// Under any policy, taking the due fires again and again settles every fire once: it is
 // run or counted as skipped, in order, and none before its time.
 func TestDecideDue_SettlesEveryFireOnce(t *testing.T) {
 	const seed = 6
