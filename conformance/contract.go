@@ -98,6 +98,7 @@ var Contract = []Clause{
 	{"ConflictError.Is", "Is makes errors.Is(err, ErrConflict) true.", nil, pure},
 	{"Conflict", "Conflict returns the ConflictError for item index of t.", nil, pure},
 	{"Retryable", "Retryable reports whether the same call may succeed if it is made again a little later.", nil, pure},
+	{"Retryable", "An error that also wraps one that lasts, as ErrClosed does, is not retryable.", nil, pure},
 	{"Retryable", "An ErrUnknownOutcome is for Apply to retry: only the same Txn may be sent again.", nil, callers},
 	{"Key", "Key is a path of segments joined by slashes, without one at either end.", []Promise{InvalidKeysAreRefused}, ""},
 	{"Key", "Segments consist of A-Z a-z 0-9 . _ ~ - and are not \".\" or \"..\".", []Promise{InvalidKeysAreRefused}, ""},

@@ -616,7 +616,7 @@ func checkDenied(err error) error {
 		return errors.New("a call without permission succeeded")
 	case !errors.Is(err, registry.ErrPermission) && !errors.Is(err, registry.ErrUnauthenticated):
 		return fmt.Errorf("the error of a call without permission must be ErrPermission: %w", err)
-	case registry.Retryable(err):
+	case errors.Is(err, registry.ErrUnavailable) || errors.Is(err, registry.ErrNotApplied) || errors.Is(err, registry.ErrUnknownOutcome):
 		return fmt.Errorf("the error of a call without permission must not be retryable: %w", err)
 	}
 	return nil

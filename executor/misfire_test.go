@@ -49,8 +49,8 @@ func TestMisfirePolicy_Refuses(t *testing.T) {
 	}
 }
 
-// A fire each minute at :00. What is owed at an instant of the hour from 12:00 on.
-func TestOwes(t *testing.T) {
+// A fire each minute at :00. The fires that are due at an instant of the hour from 12:00 on.
+func TestDecideDue(t *testing.T) {
 	at := func(text string) time.Time {
 		if text == "" {
 			return time.Time{}
@@ -67,7 +67,7 @@ func TestOwes(t *testing.T) {
 		through, next    string
 	}{
 		{"nothing is due", RunOnce, "05:00", "", "05:59.999", "", false, 0, "", "06:00"},
-		{"the fire of the watermark is not owed again", RunOnce, "05:00", "", "05:00", "", false, 0, "", "06:00"},
+		{"the fire of the watermark is not due again", RunOnce, "05:00", "", "05:00", "", false, 0, "", "06:00"},
 		{"a fire is due at its instant", RunOnce, "05:00", "", "06:00", "06:00", false, 0, "06:00", "07:00"},
 		{"on time within the grace", RunOnce, "05:00", "", "06:01", "06:00", false, 0, "06:00", "07:00"},
 		{"missed after the grace", RunOnce, "05:00", "", "06:01.001", "06:00", true, 0, "06:00", "07:00"},
@@ -109,14 +109,14 @@ func TestOwes(t *testing.T) {
 	}
 }
 
-func TestOwes_NothingWithoutASchedule(t *testing.T) {
+func TestDecideDue_NothingWithoutASchedule(t *testing.T) {
 	for _, p := range []MisfirePolicy{RunOnce, SkipMissed, RunAll(5)} {
 		assert.Zero(t, decideDue(compile(t, schedule.OnTrigger()), p, time.Time{}, time.Time{}, time.Now()))
 	}
 }
 
 // A twin that walks every fire says the same.
-func TestOwes_AgreesWithWalking(t *testing.T) {
+func TestDecideDue_AgreesWithWalking(t *testing.T) {
 	const seed = 5
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -179,9 +179,9 @@ func owesByWalking(tt timetable, p MisfirePolicy, last, until, now time.Time) du
 	return o
 }
 
-// Whatever the policy, taking what is owed again and again settles every fire once: it is
+// Under any policy, taking the due fires again and again settles every fire once: it is
 // run or counted as skipped, in order, and none before its time.
-func TestOwes_SettlesEveryFireOnce(t *testing.T) {
+func TestDecideDue_SettlesEveryFireOnce(t *testing.T) {
 	const seed = 6
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -212,7 +212,7 @@ func TestOwes_SettlesEveryFireOnce(t *testing.T) {
 }
 
 // Whatever the policy, a disabled shard settles all that is due in one look.
-func TestPassed_SkipsAllThatIsDueAtOnce(t *testing.T) {
+func TestSkipDue_SkipsAllThatIsDueAtOnce(t *testing.T) {
 	const seed = 7
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -245,7 +245,7 @@ func TestPassed_SkipsAllThatIsDueAtOnce(t *testing.T) {
 }
 
 // Otherwise the due fires of the next epoch would wait for the delay.
-func TestPassed_RaisesTheWatermarkNoFurtherThanTheEpoch(t *testing.T) {
+func TestSkipDue_RaisesTheWatermarkNoFurtherThanTheEpoch(t *testing.T) {
 	for _, s := range []schedule.Schedule{schedule.FixedDelay(15 * time.Second), schedule.Every(15 * time.Second), schedule.Cron("*/15 * * * * *")} {
 		p := program{times: compile(t, s), countsEnds: s.CountsEnds()}
 		last := date("2026-05-04T10:00:00Z")
@@ -261,7 +261,7 @@ func TestPassed_RaisesTheWatermarkNoFurtherThanTheEpoch(t *testing.T) {
 
 // 2.6 million fires of a month, and 315 billion of ten years by the millisecond: decided
 // without walking them, and counted exactly.
-func TestOwes_AfterALongOutage(t *testing.T) {
+func TestDecideDue_AfterALongOutage(t *testing.T) {
 	last := date("2026-02-15T00:00:00Z")
 	for _, c := range []struct {
 		s      schedule.Schedule
@@ -290,7 +290,7 @@ func TestOwes_AfterALongOutage(t *testing.T) {
 	}
 }
 
-func BenchmarkOwes_PerSecondCronAfterAMonth(b *testing.B) {
+func BenchmarkDecideDue_PerSecondCronAfterAMonth(b *testing.B) {
 	tt := compile(b, schedule.Cron("* * * * * *").In("America/New_York"))
 	last := date("2026-02-15T00:00:00Z")
 	for _, p := range []MisfirePolicy{RunOnce, SkipMissed, RunAll(1000)} {
@@ -303,7 +303,7 @@ func BenchmarkOwes_PerSecondCronAfterAMonth(b *testing.B) {
 	}
 }
 
-func BenchmarkOwes_OneFireOnTime(b *testing.B) {
+func BenchmarkDecideDue_OneFireOnTime(b *testing.B) {
 	tt := compile(b, schedule.Cron("0 3 * * *").In("America/New_York"))
 	last := date("2026-02-15T00:00:00Z")
 	now := tt.Next(last)

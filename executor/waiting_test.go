@@ -74,7 +74,7 @@ func TestWaitReport(t *testing.T) {
 	})
 }
 
-func TestLogJobs_CountsThoseBeyondTheFirst(t *testing.T) {
+func TestLogFirstJobs_CountsThoseBeyondTheFirst(t *testing.T) {
 	var jobs []string
 	for i := range 25 {
 		jobs = append(jobs, fmt.Sprint(i))

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/internal/test/registrytest"
 	"github.com/rota-dev/rota/lock"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
@@ -34,7 +35,7 @@ func runFaults(t *testing.T, seed uint64) {
 	const fleet, span = 6, 20 * time.Minute
 	s := memory.New()
 	s.Record()
-	commit(t, clientOf(t, s, "setup"), registry.Create("counter", []byte("0")))
+	registrytest.Commit(t, registrytest.Client(t, s, "setup"), registry.Create("counter", []byte("0")))
 
 	ctx, stop := context.WithTimeout(t.Context(), span)
 	defer stop()
@@ -69,7 +70,7 @@ func runFaults(t *testing.T, seed uint64) {
 		counted += w.counted
 		maybe += w.maybe
 	}
-	n, err := strconv.Atoi(string(get(t, last.reg, "counter").Value))
+	n, err := strconv.Atoi(string(registrytest.Get(t, last.reg, "counter").Value))
 	require.NoError(t, err)
 	assert.GreaterOrEqual(t, n, counted)
 	assert.LessOrEqual(t, n, counted+maybe)

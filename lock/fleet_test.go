@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/internal/test/registrytest"
 	"github.com/rota-dev/rota/lock"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
@@ -35,7 +36,7 @@ type contender struct {
 // newContender returns a contender with a session and a lock, which are closed at the end.
 func newContender(t *testing.T, s *memory.Server, name string) *contender {
 	t.Helper()
-	return newContenderOn(t, clientOf(t, s, name), name)
+	return newContenderOn(t, registrytest.Client(t, s, name), name)
 }
 
 func newContenderOn(t *testing.T, reg registry.Registry, name string) *contender {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/internal/test/registrytest"
 	"github.com/rota-dev/rota/lock"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
@@ -157,7 +158,7 @@ func TestLock_CostsTheDocumentedCommits(t *testing.T) {
 func TestLock_Excludes(t *testing.T) {
 	inBubble(t, "no increment under the lock and its guard is lost", func(t *testing.T, s *memory.Server) {
 		const contenders, rounds = 8, 50
-		rev := commit(t, clientOf(t, s, "setup"), registry.Create("counter", []byte("0")))
+		rev := registrytest.Commit(t, registrytest.Client(t, s, "setup"), registry.Create("counter", []byte("0")))
 		require.NotZero(t, rev)
 		var all sync.WaitGroup
 		for i := range contenders {
@@ -183,7 +184,7 @@ func TestLock_Excludes(t *testing.T) {
 			})
 		}
 		all.Wait()
-		e := get(t, clientOf(t, s, "reader"), "counter")
+		e := registrytest.Get(t, registrytest.Client(t, s, "reader"), "counter")
 		assert.Equal(t, strconv.Itoa(contenders*rounds), string(e.Value))
 	})
 
@@ -239,7 +240,7 @@ func TestLock_Excludes(t *testing.T) {
 			holder, at = w.acquired(), next
 			require.Greater(t, holder.Fence(), last)
 			last = holder.Fence()
-			require.Equal(t, last, get(t, contenders[at].reg, lockDir.Join("owner")).Modified.Seq)
+			require.Equal(t, last, registrytest.Get(t, contenders[at].reg, lockDir.Join("owner")).Modified.Seq)
 		}
 	})
 
@@ -813,7 +814,7 @@ func TestLock_SettlesUnknownOutcomes(t *testing.T) {
 		w := newContender(t, s, "b").startAcquire(t.Context())
 		w.requireWaiting()
 		place := placesOf(s)[1]
-		commit(t, clientOf(t, s, "operator"), registry.Set(place.Key, place.Modified, place.Value))
+		registrytest.Commit(t, registrytest.Client(t, s, "operator"), registry.Set(place.Key, place.Modified, place.Value))
 		release(t, h)
 		<-w.done
 		release(t, w.acquired())
@@ -827,7 +828,7 @@ func TestLock_SettlesUnknownOutcomes(t *testing.T) {
 		w := b.startAcquire(t.Context())
 		time.Sleep(time.Second)
 		place := placesOf(s)[1]
-		commit(t, b.reg, registry.Delete(place.Key, place.Modified))
+		registrytest.Commit(t, b.reg, registry.Delete(place.Key, place.Modified))
 		w.requireWaiting()
 		releaseWatch := s.HoldWatch("b")
 		arrive()
@@ -977,16 +978,16 @@ func TestLock_RefusesForeignRecords(t *testing.T) {
 			if foreign.Owned() {
 				create = registry.CreateOwned(foreign, []byte(r.value), b.session.ID())
 			}
-			rev := commit(t, b.reg, create)
+			rev := registrytest.Commit(t, b.reg, create)
 			defer func() { _ = s.Log() }() // judgeLog cannot read foreign records
 			err := newContender(t, s, "a").startAcquire(t.Context()).failed()
 			require.ErrorIs(t, err, lock.ErrRecord)
 			require.ErrorContains(t, err, r.key)
 			require.ErrorContains(t, err, r.rule)
-			require.Equal(t, rev, get(t, b.reg, foreign).Modified)
+			require.Equal(t, rev, registrytest.Get(t, b.reg, foreign).Modified)
 			require.Len(t, s.Dump(), 1)
 
-			commit(t, b.reg, registry.Delete(foreign, rev))
+			registrytest.Commit(t, b.reg, registry.Delete(foreign, rev))
 			newContender(t, s, "c").acquire()
 		})
 	}
@@ -996,14 +997,14 @@ func TestLock_RefusesForeignRecords(t *testing.T) {
 		h := a.acquire()
 		w := newContender(t, s, "b").startAcquire(t.Context())
 		w.requireWaiting()
-		rev := commit(t, a.reg, registry.Create("locks/a/config", nil))
+		rev := registrytest.Commit(t, a.reg, registry.Create("locks/a/config", nil))
 		require.ErrorIs(t, w.failed(), lock.ErrRecord)
 		require.Len(t, placesOf(s), 1)
 		_, err := a.reg.Txn(t.Context(), registry.Txn{If: []registry.Cond{h.Guard()}})
 		require.NoError(t, err)
 		release(t, h)
 		require.ErrorIs(t, a.startAcquire(t.Context()).failed(), lock.ErrRecord)
-		commit(t, a.reg, registry.Delete("locks/a/config", rev))
+		registrytest.Commit(t, a.reg, registry.Delete("locks/a/config", rev))
 		synctest.Wait()
 		a.acquire()
 	})
@@ -1026,7 +1027,7 @@ func TestLock_RefusesForeignRecords(t *testing.T) {
 func TestLock_RecoversFromDeletionsByAnotherWriter(t *testing.T) {
 	deleteEntry := func(t *testing.T, s *memory.Server, e registry.Entry) {
 		t.Helper()
-		commit(t, clientOf(t, s, "operator"), registry.Delete(e.Key, e.Modified))
+		registrytest.Commit(t, registrytest.Client(t, s, "operator"), registry.Delete(e.Key, e.Modified))
 	}
 
 	inBubble(t, "a session whose place is deleted joins the queue again", func(t *testing.T, s *memory.Server) {
@@ -1071,7 +1072,7 @@ func TestLock_RecoversFromDeletionsByAnotherWriter(t *testing.T) {
 			h := a.acquire()
 			w := newContender(t, s, "b").startAcquire(t.Context())
 			w.requireWaiting()
-			deleteEntry(t, s, get(t, a.reg, "locks/a/owner"))
+			deleteEntry(t, s, registrytest.Get(t, a.reg, "locks/a/owner"))
 			deleteEntry(t, s, placesOf(s)[0])
 			now := w.acquired()
 			require.Greater(t, now.Fence(), h.Fence())
@@ -1125,7 +1126,7 @@ func TestLock_Close(t *testing.T) {
 	})
 
 	inBubble(t, "waits until its watch is closed", func(t *testing.T, s *memory.Server) {
-		a := newContenderOn(t, lingering{clientOf(t, s, "a")}, "a")
+		a := newContenderOn(t, lingering{registrytest.Client(t, s, "a")}, "a")
 		a.acquire()
 		began := time.Now()
 		require.NoError(t, a.lock.Close(t.Context()))
@@ -1134,7 +1135,7 @@ func TestLock_Close(t *testing.T) {
 
 	inBubble(t, "waits for pending calls after its context has ended", func(t *testing.T, s *memory.Server) {
 		newContender(t, s, "b").acquire()
-		a := newContenderOn(t, lingering{clientOf(t, s, "a")}, "a")
+		a := newContenderOn(t, lingering{registrytest.Client(t, s, "a")}, "a")
 		w := a.startAcquire(t.Context())
 		w.requireWaiting()
 		defer s.Partition("a")()
@@ -1212,7 +1213,7 @@ func (r *refusing) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error
 
 func TestLock_FailsWhereTheRegistryRefuses(t *testing.T) {
 	inBubble(t, "a watch, and works again afterwards", func(t *testing.T, s *memory.Server) {
-		reg := &refusing{Registry: clientOf(t, s, "a"), watch: registry.ErrPermission}
+		reg := &refusing{Registry: registrytest.Client(t, s, "a"), watch: registry.ErrPermission}
 		a := newContenderOn(t, reg, "a")
 		for range 2 {
 			require.ErrorIs(t, a.startAcquire(t.Context()).failed(), registry.ErrPermission)
@@ -1222,7 +1223,7 @@ func TestLock_FailsWhereTheRegistryRefuses(t *testing.T) {
 	})
 
 	inBubble(t, "a commit", func(t *testing.T, s *memory.Server) {
-		reg := &refusing{Registry: clientOf(t, s, "a"), txn: registry.ErrQuota}
+		reg := &refusing{Registry: registrytest.Client(t, s, "a"), txn: registry.ErrQuota}
 		a := newContenderOn(t, reg, "a")
 		require.ErrorIs(t, a.startAcquire(t.Context()).failed(), registry.ErrQuota)
 		reg.txn = nil
@@ -1235,7 +1236,7 @@ func TestLock_FailsWhereTheRegistryRefuses(t *testing.T) {
 		releaseWatch := s.HoldWatch("b")
 		reg.txn = nil
 		release(t, h)
-		owner := get(t, clientOf(t, s, "c"), "locks/a/owner")
+		owner := registrytest.Get(t, registrytest.Client(t, s, "c"), "locks/a/owner")
 		require.Contains(t, string(owner.Value), string(b.session.ID()), "it passes to who waits by now")
 		releaseWatch()
 		w.acquired()
@@ -1243,15 +1244,15 @@ func TestLock_FailsWhereTheRegistryRefuses(t *testing.T) {
 
 	inBubble(t, "the deletion of a place, and returns both errors", func(t *testing.T, s *memory.Server) {
 		newContender(t, s, "b").acquire()
-		reg := &refusing{Registry: clientOf(t, s, "a")}
+		reg := &refusing{Registry: registrytest.Client(t, s, "a")}
 		a := newContenderOn(t, reg, "a")
 		w := a.startAcquire(t.Context())
 		w.requireWaiting()
 		reg.txn = registry.ErrPermission
-		rev := commit(t, clientOf(t, s, "c"), registry.Create("locks/a/config", nil))
+		rev := registrytest.Commit(t, registrytest.Client(t, s, "c"), registry.Create("locks/a/config", nil))
 		err := w.failed()
 		require.ErrorIs(t, err, lock.ErrRecord)
 		require.ErrorIs(t, err, registry.ErrPermission)
-		commit(t, clientOf(t, s, "c"), registry.Delete("locks/a/config", rev))
+		registrytest.Commit(t, registrytest.Client(t, s, "c"), registry.Delete("locks/a/config", rev))
 	})
 }

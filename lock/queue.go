@@ -145,7 +145,7 @@ func (l *Lock) readFresh(ctx context.Context, key registry.Key) (registry.Entry,
 	var pause backoff.Backoff
 	for {
 		e, err := l.reg.Get(ctx, key, registry.ReadOptions{Fresh: true})
-		if err == nil || !registry.Retryable(err) || errors.Is(err, registry.ErrClosed) {
+		if err == nil || !registry.Retryable(err) {
 			return e, err
 		}
 		if cause := pause.Wait(ctx); cause != nil {

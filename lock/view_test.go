@@ -8,7 +8,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-func TestLockView_DropsThePlaceOfAFormerHolder(t *testing.T) {
+func TestView_DropsThePlaceOfAFormerHolder(t *testing.T) {
 	const dir = registry.Key("lock")
 	place := func(name string, seq uint64) registry.Entry {
 		rev := registry.Rev{Seq: seq}

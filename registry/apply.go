@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/rota-dev/rota/internal/backoff"
 )
@@ -51,7 +50,7 @@ func Apply(ctx context.Context, reg Registry, t Txn) (Rev, error) {
 			return rev, nil
 		}
 		unknown = unknown || mayBeApplied(t, err)
-		if !transient(err) {
+		if !Retryable(err) {
 			if !unknown {
 				return Rev{}, err
 			}
@@ -74,22 +73,7 @@ func Apply(ctx context.Context, reg Registry, t Txn) (Rev, error) {
 // mayBeApplied reports whether the request that was answered by err may have been applied,
 // or may yet be.
 func mayBeApplied(t Txn, err error) bool {
-	return len(t.Then) > 0 && Retryable(err) && !errors.Is(err, ErrNotApplied)
-}
-
-// transient reports whether a call that returned err may succeed on a retry.
-func transient(err error) bool {
-	return Retryable(err) && !final(err)
-}
-
-// final reports whether every retry of a call that returned err would fail too.
-func final(err error) bool {
-	return slices.ContainsFunc(finalErrors, func(end error) bool { return errors.Is(err, end) })
-}
-
-var finalErrors = []error{
-	ErrConflict, ErrSessionLost, ErrClosed, ErrPermission, ErrUnauthenticated, ErrQuota,
-	ErrInvalidKey, ErrInvalidTxn, ErrTooLarge,
+	return len(t.Then) > 0 && isAny(err, passingErrors) && !errors.Is(err, ErrNotApplied)
 }
 
 // settle determines whether t, which was refused, had been applied by an earlier request.
@@ -105,7 +89,7 @@ func settle(ctx context.Context, reg Registry, t Txn, refusal error) (rev Rev, s
 		switch {
 		case errors.Is(err, ErrNotFound):
 			applied = applied && o.Kind == OpDelete
-		case transient(err):
+		case Retryable(err):
 			return Rev{}, false, err
 		case err != nil:
 			return Rev{}, true, fmt.Errorf("apply %s: %w: %w (settle it: %w)", t.ID, ErrUnknownOutcome, refusal, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/internal/test/registrytest"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
 )
@@ -29,7 +30,7 @@ var applyCases = []applyCase{
 			return registry.Txn{Then: []registry.Op{registry.Create("new", []byte("v"))}}
 		},
 		done: func(t *testing.T, reg registry.Registry, rev registry.Rev) {
-			assert.Equal(t, rev, get(t, reg, "new").Created)
+			assert.Equal(t, rev, registrytest.Get(t, reg, "new").Created)
 		},
 	},
 	{
@@ -40,17 +41,17 @@ var applyCases = []applyCase{
 			return registry.Txn{Then: []registry.Op{registry.CreateOwned("~new", []byte("v"), x.ID())}}
 		},
 		done: func(t *testing.T, reg registry.Registry, rev registry.Rev) {
-			assert.Equal(t, rev, get(t, reg, "~new").Created)
+			assert.Equal(t, rev, registrytest.Get(t, reg, "~new").Created)
 		},
 	},
 	{
 		name: "set",
 		txn: func(t *testing.T, reg registry.Registry) registry.Txn {
-			rev := commit(t, reg, registry.Create("old", []byte("0")))
+			rev := registrytest.Commit(t, reg, registry.Create("old", []byte("0")))
 			return registry.Txn{Then: []registry.Op{registry.Set("old", rev, []byte("1"))}}
 		},
 		done: func(t *testing.T, reg registry.Registry, rev registry.Rev) {
-			e := get(t, reg, "old")
+			e := registrytest.Get(t, reg, "old")
 			assert.Equal(t, rev, e.Modified)
 			assert.Equal(t, "1", string(e.Value))
 		},
@@ -58,7 +59,7 @@ var applyCases = []applyCase{
 	{
 		name: "delete",
 		txn: func(t *testing.T, reg registry.Registry) registry.Txn {
-			rev := commit(t, reg, registry.Create("old", nil), registry.Create("other", nil))
+			rev := registrytest.Commit(t, reg, registry.Create("old", nil), registry.Create("other", nil))
 			return registry.Txn{Then: []registry.Op{registry.Delete("old", rev), registry.Delete("other", rev)}}
 		},
 		done: func(t *testing.T, reg registry.Registry, _ registry.Rev) {
@@ -69,7 +70,7 @@ var applyCases = []applyCase{
 	{
 		name: "all kinds",
 		txn: func(t *testing.T, reg registry.Registry) registry.Txn {
-			rev := commit(t, reg, registry.Create("gone", nil), registry.Create("old", nil))
+			rev := registrytest.Commit(t, reg, registry.Create("gone", nil), registry.Create("old", nil))
 			return registry.Txn{
 				If: []registry.Cond{registry.Absent("never")},
 				Then: []registry.Op{
@@ -79,8 +80,8 @@ var applyCases = []applyCase{
 		},
 		done: func(t *testing.T, reg registry.Registry, rev registry.Rev) {
 			isAbsent(t, reg, "gone")
-			assert.Equal(t, rev, get(t, reg, "old").Modified)
-			assert.Equal(t, rev, get(t, reg, "new").Created)
+			assert.Equal(t, rev, registrytest.Get(t, reg, "old").Modified)
+			assert.Equal(t, rev, registrytest.Get(t, reg, "new").Created)
 		},
 	},
 }
@@ -160,7 +161,7 @@ func TestApply_CommitsOnceDespiteLosses(t *testing.T) {
 			t.Run(c.name+", losing "+fault.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := memory.New()
-					reg := clientOf(t, s, "a")
+					reg := registrytest.Client(t, s, "a")
 					txn := c.txn(t, reg)
 					s.ResetCounts()
 					undo := fault.inject(s)
@@ -181,11 +182,11 @@ func TestApply_LateRequests(t *testing.T) {
 	// A create is refused while its first request is held back; then its condition holds.
 	lateCreate := func(t *testing.T, s *memory.Server, reg, other registry.Registry, txn registry.Txn, meanwhile func()) {
 		release := s.HoldCommit("a")
-		rev := commit(t, other, registry.Create("k", []byte("theirs")))
+		rev := registrytest.Commit(t, other, registry.Create("k", []byte("theirs")))
 		_, err := registry.Apply(t.Context(), reg, txn)
 		require.ErrorIs(t, err, registry.ErrConflict)
 		require.ErrorIs(t, err, registry.ErrUnknownOutcome)
-		commit(t, other, registry.Delete("k", rev))
+		registrytest.Commit(t, other, registry.Delete("k", rev))
 		isAbsent(t, other, "k")
 		meanwhile()
 		release()
@@ -194,17 +195,17 @@ func TestApply_LateRequests(t *testing.T) {
 	t.Run("of a create may still be applied", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := memory.New()
-			reg, other := clientOf(t, s, "a"), clientOf(t, s, "b")
+			reg, other := registrytest.Client(t, s, "a"), registrytest.Client(t, s, "b")
 			txn := registry.Txn{ID: registry.NewTxnID(), Then: []registry.Op{registry.Create("k", []byte("ours"))}}
 			lateCreate(t, s, reg, other, txn, func() {})
-			require.Equal(t, txn.ID, get(t, other, "k").Txn)
+			require.Equal(t, txn.ID, registrytest.Get(t, other, "k").Txn)
 		})
 	})
 
 	t.Run("of a create guarded by a session are not applied once the session has ended", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := memory.New()
-			reg, other := clientOf(t, s, "a"), clientOf(t, s, "b")
+			reg, other := registrytest.Client(t, s, "a"), registrytest.Client(t, s, "b")
 			x, err := reg.OpenSession(t.Context(), registry.SessionOptions{})
 			require.NoError(t, err)
 			txn := registry.Txn{
@@ -246,13 +247,13 @@ func TestApply_SettlesByTheStoredEntries(t *testing.T) {
 		}}
 	}
 	set := func(t *testing.T, w world, key registry.Key) {
-		commit(t, w.reg, registry.Set(key, get(t, w.reg, key).Modified, []byte("theirs")))
+		registrytest.Commit(t, w.reg, registry.Set(key, registrytest.Get(t, w.reg, key).Modified, []byte("theirs")))
 	}
 	remove := func(t *testing.T, w world, key registry.Key) {
-		commit(t, w.reg, registry.Delete(key, get(t, w.reg, key).Modified))
+		registrytest.Commit(t, w.reg, registry.Delete(key, registrytest.Get(t, w.reg, key).Modified))
 	}
 	create := func(t *testing.T, w world, key registry.Key) {
-		commit(t, w.reg, registry.Create(key, []byte("theirs")))
+		registrytest.Commit(t, w.reg, registry.Create(key, []byte("theirs")))
 	}
 
 	const applied, refused, unknown = "applied", "refused", "unknown"
@@ -273,15 +274,15 @@ func TestApply_SettlesByTheStoredEntries(t *testing.T) {
 		t.Run(c.name+": "+c.want, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				reg := client(t)
-				w := world{reg, commit(t, reg, registry.Create("a", nil), registry.Create("c", nil))}
+				w := world{reg, registrytest.Commit(t, reg, registry.Create("a", nil), registry.Create("c", nil))}
 				s := &scripted{Registry: reg, steps: []step{c.first, after(func() { c.then(t, w) }, pass)}}
 				rev, err := registry.Apply(t.Context(), s, txnOf(w))
 				require.Len(t, s.sent, 2)
 				switch c.want {
 				case applied:
 					require.NoError(t, err)
-					require.Equal(t, get(t, reg, "b").Modified, rev)
-					require.Equal(t, "ours", string(get(t, reg, "b").Value))
+					require.Equal(t, registrytest.Get(t, reg, "b").Modified, rev)
+					require.Equal(t, "ours", string(registrytest.Get(t, reg, "b").Value))
 				case refused:
 					require.ErrorIs(t, err, registry.ErrConflict)
 					require.NotErrorIs(t, err, registry.ErrUnknownOutcome)
@@ -297,8 +298,8 @@ func TestApply_SettlesByTheStoredEntries(t *testing.T) {
 	t.Run("a key of a create that has existed throughout: refused", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			reg := client(t)
-			commit(t, reg, registry.Create("b", nil))
-			rev := commit(t, reg, registry.Create("at", nil))
+			registrytest.Commit(t, reg, registry.Create("b", nil))
+			rev := registrytest.Commit(t, reg, registry.Create("at", nil))
 			s := &scripted{Registry: reg, steps: []step{loseRequest}}
 			_, err := registry.Apply(t.Context(), s, registry.Txn{
 				If:   []registry.Cond{registry.At("at", rev)},
@@ -313,8 +314,8 @@ func TestApply_SettlesByTheStoredEntries(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			reg := client(t)
 			s := &scripted{Registry: reg, steps: []step{loseReply, after(func() {
-				commit(t, reg, registry.Delete("b", get(t, reg, "b").Modified))
-				commit(t, reg, registry.Create("b", nil))
+				registrytest.Commit(t, reg, registry.Delete("b", registrytest.Get(t, reg, "b").Modified))
+				registrytest.Commit(t, reg, registry.Create("b", nil))
 			}, pass)}}
 			_, err := registry.Apply(t.Context(), s, registry.Txn{Then: []registry.Op{registry.Create("b", nil)}})
 			require.ErrorIs(t, err, registry.ErrConflict)
@@ -325,7 +326,7 @@ func TestApply_SettlesByTheStoredEntries(t *testing.T) {
 	t.Run("only deletes, of keys that do not exist: applied, at the zero Rev", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			reg := client(t)
-			at := commit(t, reg, registry.Create("a", nil))
+			at := registrytest.Commit(t, reg, registry.Create("a", nil))
 			s := &scripted{Registry: reg, steps: []step{loseReply}}
 			rev, err := registry.Apply(t.Context(), s, registry.Txn{Then: []registry.Op{registry.Delete("a", at)}})
 			require.NoError(t, err)
@@ -339,7 +340,7 @@ func TestApply_ChecksRefusalsAfterAnUnknownOutcome(t *testing.T) {
 		t.Run(refusal.Error(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				reg := client(t)
-				at := commit(t, reg, registry.Create("a", nil))
+				at := registrytest.Commit(t, reg, registry.Create("a", nil))
 				txn := registry.Txn{Then: []registry.Op{registry.Set("a", at, nil)}}
 
 				s := &scripted{Registry: reg, steps: []step{loseRequest, answer(refusal)}}
@@ -349,7 +350,7 @@ func TestApply_ChecksRefusalsAfterAnUnknownOutcome(t *testing.T) {
 				s = &scripted{Registry: reg, steps: []step{loseReply, answer(refusal)}}
 				rev, err := registry.Apply(t.Context(), s, txn)
 				require.NoError(t, err)
-				require.Equal(t, get(t, reg, "a").Modified, rev)
+				require.Equal(t, registrytest.Get(t, reg, "a").Modified, rev)
 			})
 		})
 	}
@@ -402,7 +403,7 @@ func TestApply_ChecksRefusalsAfterAnUnknownOutcome(t *testing.T) {
 			}
 			rev, err := registry.Apply(t.Context(), s, registry.Txn{Then: []registry.Op{registry.Create("a", nil)}})
 			require.NoError(t, err)
-			require.Equal(t, get(t, s, "a").Modified, rev)
+			require.Equal(t, registrytest.Get(t, s, "a").Modified, rev)
 		})
 	})
 }
@@ -485,7 +486,7 @@ func TestApply_RetriesAnUnansweredCheck(t *testing.T) {
 		_, err := registry.Apply(t.Context(), s, check)
 		require.NoError(t, err)
 
-		commit(t, reg, registry.Create("a", nil))
+		registrytest.Commit(t, reg, registry.Create("a", nil))
 		s.steps = []step{loseRequest}
 		_, err = registry.Apply(t.Context(), s, check)
 		require.ErrorIs(t, err, registry.ErrConflict)

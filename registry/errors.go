@@ -3,6 +3,7 @@ package registry
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // The errors of a registry, to be matched with errors.Is. Each error of a backend wraps
@@ -63,8 +64,22 @@ func Conflict(t Txn, index int) error {
 	return &ConflictError{Index: index, Item: t.Then[index-len(t.If)].String()}
 }
 
-// Retryable reports whether the same call may succeed if it is made again a little later.
-// An ErrUnknownOutcome is for Apply to retry: only the same Txn may be sent again.
-func Retryable(err error) bool {
-	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNotApplied) || errors.Is(err, ErrUnknownOutcome)
+// Retryable reports whether the same call may succeed if it is made again a little later. An error that also wraps one that lasts, as
+// ErrClosed does, is not retryable. An ErrUnknownOutcome is for Apply to retry: only the same Txn may be sent again.
+func Retryable(err error) bool { return isAny(err, passingErrors) && !isAny(err, finalErrors) }
+
+var (
+	// passingErrors are the errors of calls that the store has not answered, or not now.
+	passingErrors = []error{ErrUnavailable, ErrNotApplied, ErrUnknownOutcome}
+
+	// finalErrors are those that every retry of a call would return too.
+	finalErrors = []error{
+		ErrConflict, ErrSessionLost, ErrClosed, ErrPermission, ErrUnauthenticated, ErrQuota,
+		ErrInvalidKey, ErrInvalidTxn, ErrTooLarge,
+	}
+)
+
+// isAny reports whether err wraps one of some errors.
+func isAny(err error, of []error) bool {
+	return slices.ContainsFunc(of, func(one error) bool { return errors.Is(err, one) })
 }

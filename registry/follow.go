@@ -24,7 +24,7 @@ func Follow(ctx context.Context, reg Registry, dir Key, f func(Batch) error) err
 			return err
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case final(err):
+		case isAny(err, finalErrors):
 			return err
 		}
 		if err := pause.Wait(ctx); err != nil {

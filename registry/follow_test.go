@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/internal/test/registrytest"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
 )
@@ -64,11 +65,11 @@ func TestFollow_DeliversEveryBatchInOrder(t *testing.T) {
 			}
 			switch len(got) {
 			case 0:
-				commit(t, reg, registry.Create("d/a", nil))
+				registrytest.Commit(t, reg, registry.Create("d/a", nil))
 			case 1:
-				commit(t, reg, registry.Create("d/b", nil))
+				registrytest.Commit(t, reg, registry.Create("d/b", nil))
 			case 2:
-				commit(t, reg, registry.Delete("d/a", get(t, reg, "d/a").Modified))
+				registrytest.Commit(t, reg, registry.Delete("d/a", registrytest.Get(t, reg, "d/a").Modified))
 			case 3:
 				return errEnough
 			}
@@ -82,7 +83,7 @@ func TestFollow_DeliversEveryBatchInOrder(t *testing.T) {
 func TestFollow_ClosesItsWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
-		reg := clientOf(t, s, "a")
+		reg := registrytest.Client(t, s, "a")
 		err := registry.Follow(t.Context(), reg, "d", func(registry.Batch) error { return errEnough })
 		require.Equal(t, errEnough, err)
 		require.Zero(t, s.Counts("a").Watches)
@@ -97,11 +98,11 @@ func TestFollow_OpensAnotherWatchWhenOneFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
 		b := &brittle{
-			Registry: clientOf(t, s, "a"),
+			Registry: registrytest.Client(t, s, "a"),
 			refusals: []error{registry.ErrUnavailable, errors.New("an error outside the contract"), registry.ErrUnavailable},
 			breaks:   5,
 		}
-		commit(t, b, registry.Create("d/k", nil))
+		registrytest.Commit(t, b, registry.Create("d/k", nil))
 		snapshots := 0
 		err := registry.Follow(t.Context(), b, "d", func(batch registry.Batch) error {
 			assert.Equal(t, registry.Snapshot, batch.Kind)

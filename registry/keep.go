@@ -45,7 +45,7 @@ func KeepSession(ctx context.Context, reg Registry, o SessionOptions, f func(ctx
 			if time.Since(opened) >= s.TTL() {
 				pause.Reset() // a session lost within its TTL counts as a failed try
 			}
-		case !transient(err):
+		case !Retryable(err):
 			return err
 		}
 		if err := pause.Wait(ctx); err != nil {

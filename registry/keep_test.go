@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/internal/test/registrytest"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
 )
@@ -47,12 +48,12 @@ func TestKeepSession_ReturnsWhatFReturnsAndClosesTheSession(t *testing.T) {
 	for _, want := range []error{nil, errEnough} {
 		synctest.Test(t, func(t *testing.T) {
 			s := memory.New()
-			reg := clientOf(t, s, "a")
+			reg := registrytest.Client(t, s, "a")
 			var id registry.SessionID
 			err := registry.KeepSession(t.Context(), reg, ttl, func(ctx context.Context, x registry.Session) error {
 				id = x.ID()
 				assert.Equal(t, ttl.TTL, x.TTL())
-				commit(t, reg, registry.CreateOwned("~k", nil, id))
+				registrytest.Commit(t, reg, registry.CreateOwned("~k", nil, id))
 				time.Sleep(time.Hour)
 				isAlive(t, reg, id)
 				assert.NoError(t, ctx.Err())
@@ -75,7 +76,7 @@ func TestKeepSession_OpensAnotherSessionAfterALoss(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := memory.New()
-				reg := clientOf(t, s, "a")
+				reg := registrytest.Client(t, s, "a")
 				var seen []registry.SessionID
 				inside := 0
 				err := registry.KeepSession(t.Context(), reg, ttl, func(ctx context.Context, x registry.Session) error {
@@ -111,12 +112,12 @@ func TestKeepSession_OpensAnotherSessionAfterALoss(t *testing.T) {
 func TestKeepSession_ClosesALostSessionThatTheStoreStillKeeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
-		reg := clientOf(t, s, "a")
+		reg := registrytest.Client(t, s, "a")
 		start := time.Now()
 		calls := 0
 		err := registry.KeepSession(t.Context(), reg, ttl, func(ctx context.Context, x registry.Session) error {
 			// At once, not after the TTL of the first session.
-			commit(t, reg, registry.CreateOwned("~name", nil, x.ID()))
+			registrytest.Commit(t, reg, registry.CreateOwned("~name", nil, x.ID()))
 			if calls++; calls == 2 {
 				return errEnough
 			}
@@ -134,7 +135,7 @@ func TestKeepSession_EndsWithItsContext(t *testing.T) {
 	t.Run("once f has returned, with its session alive", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := memory.New()
-			reg := clientOf(t, s, "a")
+			reg := registrytest.Client(t, s, "a")
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(time.Hour, func() { cancel(errEnough) })
 			errDrained := errors.New("drained")
@@ -157,7 +158,7 @@ func TestKeepSession_EndsWithItsContext(t *testing.T) {
 	t.Run("with the result of f, if the session is lost while f returns", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := memory.New()
-			reg := clientOf(t, s, "a")
+			reg := registrytest.Client(t, s, "a")
 			ctx, cancel := context.WithCancelCause(t.Context())
 			calls := 0
 			err := registry.KeepSession(ctx, reg, ttl, func(context.Context, registry.Session) error {
@@ -174,7 +175,7 @@ func TestKeepSession_EndsWithItsContext(t *testing.T) {
 	t.Run("within a bounded time while the store is unreachable", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := memory.New()
-			reg := clientOf(t, s, "a")
+			reg := registrytest.Client(t, s, "a")
 			for _, o := range []registry.SessionOptions{{TTL: time.Second}, {TTL: time.Hour}} {
 				var left time.Time
 				heal := func() {}
@@ -193,7 +194,7 @@ func TestKeepSession_EndsWithItsContext(t *testing.T) {
 	t.Run("while there is no session", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := memory.New()
-			reg := clientOf(t, s, "a")
+			reg := registrytest.Client(t, s, "a")
 			defer s.Partition("a")()
 			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errEnough)
 			defer cancel()
@@ -254,7 +255,7 @@ func TestKeepSession_ReturnsWhenFHasClosedTheSession(t *testing.T) {
 func TestKeepSession_ClosesTheSessionWhenFPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
-		reg := clientOf(t, s, "a")
+		reg := registrytest.Client(t, s, "a")
 		require.PanicsWithValue(t, "f", func() {
 			_ = registry.KeepSession(t.Context(), reg, ttl, func(context.Context, registry.Session) error { panic("f") })
 		})
@@ -268,7 +269,7 @@ func TestKeepSession_PausesBetweenSessionsThatAreLostAtOnce(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errEnough)
 		defer cancel()
 		calls := 0
-		err := registry.KeepSession(ctx, clientOf(t, s, "a"), ttl, func(_ context.Context, x registry.Session) error {
+		err := registry.KeepSession(ctx, registrytest.Client(t, s, "a"), ttl, func(_ context.Context, x registry.Session) error {
 			calls++
 			s.ExpireSession(x.ID())
 			return nil
@@ -284,7 +285,7 @@ func TestKeepSession_ShortensThePauseAfterALongSession(t *testing.T) {
 		s := memory.New()
 		calls := 0
 		var lost time.Time
-		err := registry.KeepSession(t.Context(), clientOf(t, s, "a"), ttl, func(_ context.Context, x registry.Session) error {
+		err := registry.KeepSession(t.Context(), registrytest.Client(t, s, "a"), ttl, func(_ context.Context, x registry.Session) error {
 			switch calls++; calls {
 			case 21:
 				time.Sleep(x.TTL())

@@ -66,7 +66,7 @@ func (c *prefixCall) end() {
 
 // closedError returns the error that Close promises if Close caused err, else err.
 func (c *prefixCall) closedError(err error) error {
-	if context.Cause(c.ctx) != ErrClosed || !transient(err) { // identity: the caller's cause may wrap another ErrClosed
+	if context.Cause(c.ctx) != ErrClosed || !Retryable(err) { // identity: the caller's cause may wrap another ErrClosed
 		return err
 	}
 	for _, known := range []error{ErrUnknownOutcome, ErrNotApplied} {

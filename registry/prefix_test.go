@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/internal/test/registrytest"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
 )
@@ -23,12 +24,12 @@ func TestPrefix_ReadsBelowTheDirectory(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				reg := client(t)
 				p := make(reg)
-				rev := commit(t, reg, registry.Create("x/y/d/a", []byte("1")), registry.Create("x/y/d/b", nil),
+				rev := registrytest.Commit(t, reg, registry.Create("x/y/d/a", []byte("1")), registry.Create("x/y/d/b", nil),
 					registry.Create("x/y/k", nil), registry.Create("x/k", nil), registry.Create("x/yz/k", nil), registry.Create("k", nil))
 
-				require.Equal(t, registry.Key("d/a"), get(t, p, "d/a").Key)
-				require.Equal(t, "1", string(get(t, p, "d/a").Value))
-				require.Equal(t, rev, get(t, p, "k").Modified)
+				require.Equal(t, registry.Key("d/a"), registrytest.Get(t, p, "d/a").Key)
+				require.Equal(t, "1", string(registrytest.Get(t, p, "d/a").Value))
+				require.Equal(t, rev, registrytest.Get(t, p, "k").Modified)
 				require.Equal(t, []registry.Key{"k"}, keys(listed(t, p, "")))
 				require.Equal(t, []registry.Key{"d/a", "d/b"}, keys(listed(t, p, "d")))
 				isAbsent(t, p, "x/k")
@@ -39,7 +40,7 @@ func TestPrefix_ReadsBelowTheDirectory(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, registry.Snapshot, b.Kind)
 				require.Equal(t, []registry.Key{"d/a", "d/b"}, keys(b.Puts))
-				commit(t, p, registry.Delete("d/a", rev), registry.Create("d/c", nil))
+				registrytest.Commit(t, p, registry.Delete("d/a", rev), registry.Create("d/c", nil))
 				b, err = w.Next(t.Context())
 				require.NoError(t, err)
 				require.Equal(t, []registry.Key{"d/c"}, keys(b.Puts))
@@ -67,8 +68,8 @@ func TestPrefix_WritesBelowTheDirectory(t *testing.T) {
 		s, err := p.OpenSession(t.Context(), registry.SessionOptions{})
 		require.NoError(t, err)
 		isAlive(t, reg, s.ID())
-		commit(t, p, registry.CreateOwned("d/~a", []byte("v"), s.ID()))
-		require.Equal(t, s.ID(), get(t, reg, "x/d/~a").Owner)
+		registrytest.Commit(t, p, registry.CreateOwned("d/~a", []byte("v"), s.ID()))
+		require.Equal(t, s.ID(), registrytest.Get(t, reg, "x/d/~a").Owner)
 
 		txn := registry.Txn{
 			ID:   registry.NewTxnID(),
@@ -77,7 +78,7 @@ func TestPrefix_WritesBelowTheDirectory(t *testing.T) {
 		}
 		rev, err := p.Txn(t.Context(), txn)
 		require.NoError(t, err)
-		require.Equal(t, txn.ID, get(t, reg, "x/d/b").Txn)
+		require.Equal(t, txn.ID, registrytest.Get(t, reg, "x/d/b").Txn)
 		require.Equal(t, registry.Key("d/b"), txn.Then[0].Key, "the caller's transaction is unchanged")
 		require.Equal(t, registry.Key("d/b"), txn.If[1].Key)
 
@@ -114,7 +115,7 @@ func TestPrefix_ChecksKeysWithAndWithoutTheDirectory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := memory.New()
-				p := registry.Prefix(clientOf(t, s, "a"), c.dir)
+				p := registry.Prefix(registrytest.Client(t, s, "a"), c.dir)
 				judge := func(err error) {
 					t.Helper()
 					if c.ok {
@@ -155,7 +156,7 @@ func TestPrefix_CountsFullKeysTowardsTheLimits(t *testing.T) {
 		_, err := p.Txn(t.Context(), registry.Txn{Then: ops})
 		require.ErrorIs(t, err, registry.ErrTooLarge)
 		ops[1].Value = ops[1].Value[2*len("x/"):]
-		commit(t, p, ops...)
+		registrytest.Commit(t, p, ops...)
 
 		x, err := p.OpenSession(t.Context(), registry.SessionOptions{})
 		require.NoError(t, err)
@@ -171,7 +172,7 @@ func TestPrefix_Close(t *testing.T) {
 	t.Run("ends only the calls, watchers and sessions of the handle", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := memory.New()
-			reg := clientOf(t, s, "a")
+			reg := registrytest.Client(t, s, "a")
 			p := registry.Prefix(reg, "x")
 			mine, err := p.OpenSession(t.Context(), registry.SessionOptions{})
 			require.NoError(t, err)
@@ -181,7 +182,7 @@ func TestPrefix_Close(t *testing.T) {
 			require.NoError(t, err)
 			parentsWatch, err := reg.Watch(t.Context(), "x/d", registry.WatchOptions{})
 			require.NoError(t, err)
-			commit(t, p, registry.CreateOwned("d/~k", nil, mine.ID()))
+			registrytest.Commit(t, p, registry.CreateOwned("d/~k", nil, mine.ID()))
 
 			require.NoError(t, p.Close(t.Context()))
 			isDead(t, reg, mine.ID())
@@ -213,7 +214,7 @@ func TestPrefix_Close(t *testing.T) {
 	t.Run("ends pending calls", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := memory.New()
-			p := registry.Prefix(clientOf(t, s, "a"), "x")
+			p := registry.Prefix(registrytest.Client(t, s, "a"), "x")
 			w, err := p.Watch(t.Context(), "d", registry.WatchOptions{})
 			require.NoError(t, err)
 			heal := s.PartitionOneWay("a", memory.Replies)
@@ -255,7 +256,7 @@ func TestPrefix_Close(t *testing.T) {
 	t.Run("closes sessions and watchers that are opened meanwhile", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := memory.New()
-			slow := &slowOpening{Registry: clientOf(t, s, "a"), wait: make(chan struct{})}
+			slow := &slowOpening{Registry: registrytest.Client(t, s, "a"), wait: make(chan struct{})}
 			p := registry.Prefix(slow, "x")
 			opened := make(chan error)
 			go func() {
@@ -279,7 +280,7 @@ func TestPrefix_Close(t *testing.T) {
 	t.Run("does not close a session that has ended", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := memory.New()
-			counted := &countingCloses{Registry: clientOf(t, s, "a")}
+			counted := &countingCloses{Registry: registrytest.Client(t, s, "a")}
 			p := registry.Prefix(counted, "x")
 			for range 4 {
 				s.Expire("a")
@@ -346,7 +347,7 @@ func (s *countedSession) Close(ctx context.Context) error {
 func TestPrefix_WatchersEndWithTheirContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New()
-		p := registry.Prefix(clientOf(t, s, "a"), "x")
+		p := registry.Prefix(registrytest.Client(t, s, "a"), "x")
 		ctx, cancel := context.WithCancel(t.Context())
 		w, err := p.Watch(ctx, "d", registry.WatchOptions{})
 		require.NoError(t, err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/internal/test/registrytest"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
 )
@@ -82,27 +83,7 @@ func after(first func(), do step) step {
 
 // client returns a handle on a new memory server, which is closed with the test.
 func client(t *testing.T) *memory.Client {
-	return clientOf(t, memory.New(), "a")
-}
-
-func clientOf(t *testing.T, s *memory.Server, name string) *memory.Client {
-	c := s.Client(name)
-	t.Cleanup(func() { require.NoError(t, c.Close(context.Background())) })
-	return c
-}
-
-func commit(t *testing.T, reg registry.Registry, ops ...registry.Op) registry.Rev {
-	t.Helper()
-	rev, err := reg.Txn(context.Background(), registry.Txn{Then: ops})
-	require.NoError(t, err)
-	return rev
-}
-
-func get(t *testing.T, reg registry.Registry, key registry.Key) registry.Entry {
-	t.Helper()
-	e, err := reg.Get(context.Background(), key, registry.ReadOptions{Fresh: true})
-	require.NoError(t, err)
-	return e
+	return registrytest.Client(t, memory.New(), "a")
 }
 
 func isAbsent(t *testing.T, reg registry.Registry, key registry.Key) {

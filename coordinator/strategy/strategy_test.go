@@ -70,7 +70,7 @@ func TestKnownStrategies(t *testing.T) {
 	}
 }
 
-func TestRunStrategy_RefusesBadAssignments(t *testing.T) {
+func TestRun_RefusesBadAssignments(t *testing.T) {
 	in := inputOf("settle", 3, "x", "y") // their IDs are id-00 and id-01
 	for rule, a := range map[string]Assignment{
 		"owners for 2 shards, the job has 3":                        {"id-00", "id-01"},
@@ -89,7 +89,7 @@ func TestRunStrategy_RefusesBadAssignments(t *testing.T) {
 	}
 }
 
-func TestRunStrategy_AcceptsAnyCompleteAssignment(t *testing.T) {
+func TestRun_AcceptsAnyCompleteAssignment(t *testing.T) {
 	in := inputOf("settle", 3, "x", "y")
 	want := Assignment{"id-01", "id-01", "id-01"}
 	got, err := Run(func(Input) (Assignment, error) { return want, nil }, in)
@@ -97,7 +97,7 @@ func TestRunStrategy_AcceptsAnyCompleteAssignment(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
-func TestRunStrategy_TurnsPanicsIntoErrors(t *testing.T) {
+func TestRun_TurnsPanicsIntoErrors(t *testing.T) {
 	for _, cause := range []any{"oops", errors.New("oops")} {
 		got, err := Run(func(Input) (Assignment, error) { panic(cause) }, inputOf("settle", 3, "x"))
 		require.EqualError(t, err, `run strategy of job "settle": panic: oops`)
@@ -108,7 +108,7 @@ func TestRunStrategy_TurnsPanicsIntoErrors(t *testing.T) {
 	}
 }
 
-func TestRunStrategy_WrapsTheError(t *testing.T) {
+func TestRun_WrapsTheError(t *testing.T) {
 	cause := errors.New("no route")
 	got, err := Run(func(Input) (Assignment, error) { return Assignment{"id-00"}, cause }, inputOf("settle", 1, "x"))
 	require.ErrorIs(t, err, cause)
@@ -116,7 +116,7 @@ func TestRunStrategy_WrapsTheError(t *testing.T) {
 	assert.Nil(t, got)
 }
 
-func TestRunStrategy_RefusesBadInputs(t *testing.T) {
+func TestRun_RefusesBadInputs(t *testing.T) {
 	never := func(Input) (Assignment, error) {
 		t.Error("the strategy was called")
 		return nil, nil
@@ -134,7 +134,7 @@ func TestRunStrategy_RefusesBadInputs(t *testing.T) {
 	}
 }
 
-func TestRunStrategy_CopiesOwners(t *testing.T) {
+func TestRun_CopiesOwners(t *testing.T) {
 	in := inputOf("settle", 3, "x")
 	a, err := Run(func(in Input) (Assignment, error) {
 		for i := range in.Owners {

@@ -9,8 +9,8 @@ import (
 	"github.com/rota-dev/rota/internal/mutex"
 )
 
-// ErrGoexit is the error of a function that ended its goroutine instead of returning.
-var ErrGoexit = errors.New("function called runtime.Goexit, as t.FailNow does")
+// errGoexit is the error of a function that ended its goroutine instead of returning.
+var errGoexit = errors.New("function called runtime.Goexit, as t.FailNow does")
 
 // PanicError is the error of a function that panicked.
 type PanicError struct {
@@ -34,10 +34,10 @@ func Call(what string, f func() error) (err error) {
 	return Settle(f())
 }
 
-// CallApart is Call in a goroutine of its own: if f calls runtime.Goexit, CallApart returns ErrGoexit.
+// CallApart is Call in a goroutine of its own: if f calls runtime.Goexit, CallApart returns errGoexit.
 func CallApart(what string, f func() error) error {
 	mutex.CheckFree(what)
-	err, done := ErrGoexit, make(chan struct{})
+	err, done := errGoexit, make(chan struct{})
 	go func() {
 		defer close(done)
 		err = Call(what, f)

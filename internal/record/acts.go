@@ -134,7 +134,7 @@ func (as Acts) AreFromMemory() bool {
 	return len(as) > 0 && !slices.ContainsFunc(as, func(a Act) bool { return !a.isFromMemory() })
 }
 
-func (a Act) isFromMemory() bool { return a.By == ByRota && a.Reason == FromMemory }
+func (a Act) isFromMemory() bool { return a.By == byRota && a.Reason == FromMemory }
 
 func (a Act) isOfOperator() bool { return !a.isFromMemory() && a.By != ByLeader }
 

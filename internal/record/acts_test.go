@@ -69,7 +69,7 @@ func TestControl_WithoutPause(t *testing.T) {
 
 func TestActs_Supersede(t *testing.T) {
 	at := func(second int, by string) Act { return Act{At: Instant(second * 1e9), By: by, What: "pause"} }
-	memory := Act{At: 9e9, By: ByRota, Reason: FromMemory, What: "pause"}
+	memory := Act{At: 9e9, By: byRota, Reason: FromMemory, What: "pause"}
 	ended := endPause(9e9, 10e9)
 	for name, c := range map[string]struct {
 		remembered, stored Acts

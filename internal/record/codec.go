@@ -206,7 +206,7 @@ func (p *Plan) checkOwners() error {
 	}
 	owned := make([]bool, total)
 	for inc, shards := range p.Owners {
-		if err := CheckIncarnation(inc); err != nil {
+		if err := checkIncarnation(inc); err != nil {
 			return fmt.Errorf("owners: %w", err)
 		}
 		if most, ok := shards.Max(); ok && most >= total {

@@ -73,7 +73,7 @@ func (f Failure) In(p *Plan) Failure {
 	if e, ok := p.Epoch(f.Epoch); ok {
 		f.Total = e.Job().Shards
 	}
-	if of := p.RunOf(f.Ref); of.Work != f.Fire.WorkName() {
+	if of := p.RunOf(f.Ref); of.Work != f.Fire.workName() {
 		f.Work = of.Work
 	}
 	if t := p.Trigger(f.Trigger); t != nil {

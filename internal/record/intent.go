@@ -92,8 +92,8 @@ func (c *Control) overridden() []string {
 // FromMemory is the reason of an act by which an instance has written an intent that it remembered.
 const FromMemory = "restored from memory"
 
-// ByRota is the By of an act of an instance.
-const ByRota = "rota"
+// byRota is the By of an act of an instance.
+const byRota = "rota"
 
 // noIntent is the What of an act that restored the end of earlier intents.
 const noIntent = "nothing paused, disabled or overridden"
@@ -102,7 +102,7 @@ const noIntent = "nothing paused, disabled or overridden"
 func (c *Control) Remembered(now Instant) (out *Control, held bool) {
 	out = c.WithoutRequests()
 	what := out.Describe()
-	act := Act{At: now, By: ByRota, Reason: FromMemory, What: cmp.Or(what, noIntent)}.Shortened()
+	act := Act{At: now, By: byRota, Reason: FromMemory, What: cmp.Or(what, noIntent)}.Shortened()
 	out.Acts = c.Acts.With(act)
 	if out.HeldBy == nil && (out.Paused || out.Stopped) {
 		out.HeldBy = &act
@@ -118,7 +118,7 @@ func (c *GroupControl) Remembered(now Instant) (out *GroupControl, held bool) {
 	job := Control{Paused: c.Paused, Exclusion: c.Exclusion}
 	what := job.Describe()
 	remembered := *c
-	act := Act{At: now, By: ByRota, Reason: FromMemory, What: cmp.Or(what, noIntent)}.Shortened()
+	act := Act{At: now, By: byRota, Reason: FromMemory, What: cmp.Or(what, noIntent)}.Shortened()
 	remembered.Acts = c.Acts.With(act)
 	if remembered.HeldBy == nil && remembered.Paused {
 		remembered.HeldBy = &act

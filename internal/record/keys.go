@@ -132,15 +132,15 @@ func CheckName(name string) error {
 	return registry.CheckKey(registry.Key(name))
 }
 
-// MaxHostBytes bounds the names of hosts, as DNS does.
-const MaxHostBytes = 253
+// maxHostBytes bounds the names of hosts, as DNS does.
+const maxHostBytes = 253
 
 // CheckHost checks the name of a host. It is part of records, not of keys.
 func CheckHost(host string) error {
 	if host == "" {
 		return errors.New("is empty")
 	}
-	if err := jobname.CheckLine(host, MaxHostBytes); err != nil {
+	if err := jobname.CheckLine(host, maxHostBytes); err != nil {
 		return fmt.Errorf("%.100q %w", host, err)
 	}
 	return nil
@@ -149,9 +149,9 @@ func CheckHost(host string) error {
 // Incarnation returns the name of the incarnation of an instance under a session.
 func Incarnation(name string, s registry.SessionID) string { return name + "." + string(s) }
 
-// CheckIncarnation checks the name of an incarnation. It is part of keys, and its session is
+// checkIncarnation checks the name of an incarnation. It is part of keys, and its session is
 // part of conditions.
-func CheckIncarnation(inc string) error {
+func checkIncarnation(inc string) error {
 	i := strings.LastIndexByte(inc, '.')
 	if i < 0 || i == len(inc)-1 {
 		return fmt.Errorf("%q is not the name of an instance, a dot and a session", inc)

@@ -15,8 +15,8 @@ import (
 const (
 	MaxLabels          = 64 // of a member
 	MaxRunOn           = 16 // required by a job
-	MaxLabelKeyBytes   = 100
-	MaxLabelValueBytes = 200 // a value may be empty
+	maxLabelKeyBytes   = 100
+	maxLabelValueBytes = 200 // a value may be empty
 )
 
 // CheckLabels returns all errors of labels, sorted by key. The parameter most bounds their number.
@@ -31,10 +31,10 @@ func CheckLabels(labels map[string]string, most int) []error {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		if key == "" {
 			errs = append(errs, errors.New("an empty key"))
-		} else if err := jobname.CheckLine(key, MaxLabelKeyBytes); err != nil {
+		} else if err := jobname.CheckLine(key, maxLabelKeyBytes); err != nil {
 			errs = append(errs, fmt.Errorf("the key %.100q %w", key, err))
 		}
-		if err := jobname.CheckLine(labels[key], MaxLabelValueBytes); err != nil {
+		if err := jobname.CheckLine(labels[key], maxLabelValueBytes); err != nil {
 			errs = append(errs, fmt.Errorf("the value of %.100q %w", key, err))
 		}
 	}

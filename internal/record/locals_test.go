@@ -42,9 +42,9 @@ func TestMember_Locals(t *testing.T) {
 			if i < len(locals) {
 				local = locals[i]
 			}
-			assert.Equal(t, local, m.Local(job))
+			assert.Equal(t, local, m.local(job))
 		}
-		assert.Empty(t, m.Local("other"))
+		assert.Empty(t, m.local("other"))
 	}
 	unset, err := json.Marshal(memberWith("m"))
 	require.NoError(t, err)
@@ -53,7 +53,7 @@ func TestMember_Locals(t *testing.T) {
 	m := Member{Jobs: []string{"a", "c"}, Unsupported: []string{"b"}}
 	m.SetLocals(map[string]string{"a": "x", "b": "y", "withdrawn": "z"})
 	assert.Equal(t, []string{"x", "", "y"}, m.Locals)
-	assert.Empty(t, m.Local("b"), "it is not offered")
+	assert.Empty(t, m.local("b"), "it is not offered")
 }
 
 func TestCompareLocals(t *testing.T) {

@@ -111,7 +111,7 @@ func TestInstant(t *testing.T) {
 	}
 }
 
-func TestMark(t *testing.T) {
+func TestWatermark(t *testing.T) {
 	fire := func(gen int, at Instant, attempt int) Watermark {
 		return Watermark{Epoch: gen, Fire: at, Attempt: attempt}
 	}
@@ -140,7 +140,7 @@ func TestMark(t *testing.T) {
 }
 
 // Marks and Runs against maps from shard to value.
-func TestMarks_LikeAMap(t *testing.T) {
+func TestWatermarks_LikeAMap(t *testing.T) {
 	const shards = 20
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -192,7 +192,7 @@ func TestMarks_LikeAMap(t *testing.T) {
 	}
 }
 
-func TestMarks_AreValues(t *testing.T) {
+func TestWatermarks_AreValues(t *testing.T) {
 	old := Watermarks{}.Raise(shardset.Range(0, 10), Watermark{Epoch: 1, Fire: 5, Attempt: 1})
 	text := fmt.Sprint(old)
 	old.Raise(shardset.Range(3, 5), Watermark{Epoch: 1, Fire: 6, Attempt: 1})

@@ -161,8 +161,8 @@ func (m *Member) SetLocals(of map[string]string) {
 	}
 }
 
-// Local returns what identifies the local part of an offered job, "" if nothing does.
-func (m *Member) Local(job string) string {
+// local returns what identifies the local part of an offered job, "" if nothing does.
+func (m *Member) local(job string) string {
 	if i, ok := slices.BinarySearch(m.Jobs, job); ok && i < len(m.Locals) {
 		return m.Locals[i]
 	}
@@ -199,7 +199,7 @@ func CompareLocals(members []*Member) map[string][]string {
 func CompareLocal(members []*Member, job string) []string {
 	locals := map[string]string{}
 	for _, m := range members {
-		locals[m.Name] = m.Local(job)
+		locals[m.Name] = m.local(job)
 	}
 	return findDiffering(locals)
 }

@@ -39,8 +39,8 @@ func (m Watermark) compareTrigger(o Watermark) int {
 	return cmp.Or(cmp.Compare(m.Trigger, o.Trigger), cmp.Compare(m.TriggerAttempt, o.TriggerAttempt))
 }
 
-// Compare orders marks, so that all writers encode the same marks alike.
-func (m Watermark) Compare(o Watermark) int { return cmp.Or(m.compareFire(o), m.compareTrigger(o)) }
+// compare orders marks, so that all writers encode the same marks alike.
+func (m Watermark) compare(o Watermark) int { return cmp.Or(m.compareFire(o), m.compareTrigger(o)) }
 
 // Covers reports whether m records that r has been claimed.
 func (m Watermark) Covers(r Ref) bool {
@@ -114,8 +114,8 @@ func (r Ref) Watermark() Watermark {
 	return Watermark{Epoch: r.Epoch, Fire: r.Fire, Attempt: r.Attempt}
 }
 
-// Compare orders refs.
-func (r Ref) Compare(o Ref) int {
+// compare orders refs.
+func (r Ref) compare(o Ref) int {
 	missed := 0
 	if r.Missed != o.Missed {
 		missed = -1
@@ -290,7 +290,7 @@ func (ms Watermarks) add(shards shardset.Set, m Watermark) Watermarks {
 }
 
 func (ms Watermarks) sorted() Watermarks {
-	slices.SortFunc(ms, func(a, b WatermarkGroup) int { return a.Watermark.Compare(b.Watermark) })
+	slices.SortFunc(ms, func(a, b WatermarkGroup) int { return a.Watermark.compare(b.Watermark) })
 	return ms
 }
 
@@ -326,7 +326,7 @@ func (rs Runs) With(shards shardset.Set, r Ref) Runs {
 		}
 	}
 	out = append(out, RunGroup{shards, r})
-	slices.SortFunc(out, func(a, b RunGroup) int { return a.Ref.Compare(b.Ref) })
+	slices.SortFunc(out, func(a, b RunGroup) int { return a.Ref.compare(b.Ref) })
 	return out
 }
 
@@ -355,7 +355,7 @@ func (rs Runs) Merge(others Runs) Runs {
 	for r, set := range groups {
 		out = append(out, RunGroup{*set, r})
 	}
-	slices.SortFunc(out, func(a, b RunGroup) int { return a.Ref.Compare(b.Ref) })
+	slices.SortFunc(out, func(a, b RunGroup) int { return a.Ref.compare(b.Ref) })
 	return out
 }
 

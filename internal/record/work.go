@@ -28,8 +28,8 @@ func appendNames(b []byte, names ...string) []byte {
 	return b
 }
 
-// WorkName returns the last segment of the key of a scheduled fire's run.
-func (i Instant) WorkName() string { return i.Time().Format(time.RFC3339Nano) }
+// workName returns the last segment of the key of a scheduled fire's run.
+func (i Instant) workName() string { return i.Time().Format(time.RFC3339Nano) }
 
 // NewToken returns 64 random bits as 13 lower-case letters and digits. A token in a trigger's name keeps the name from
 // coming again, whatever becomes of the counter of triggers.
@@ -102,11 +102,11 @@ func (t *Trigger) Name() string {
 func (t *Trigger) WorkName() string {
 	switch {
 	case t.Again:
-		return t.Fire.WorkName() + t.Name()
+		return t.Fire.workName() + t.Name()
 	case t.Work != "":
 		return t.Work
 	case t.IsPast():
-		return t.Fire.WorkName()
+		return t.Fire.workName()
 	}
 	return t.Name()
 }

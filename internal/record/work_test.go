@@ -54,7 +54,7 @@ var nasty = []string{
 }
 
 // No two works have one key.
-func TestRunID_IsInjective(t *testing.T) {
+func TestRunNames_IsInjective(t *testing.T) {
 	plain := regexp.MustCompile(`^[-A-Za-z0-9._~]*(/[-A-Za-z0-9._~]*){2}/[0-9]+/[-0-9TZ:.]+$`)
 	seen := map[string]string{}
 	for _, namespace := range nasty {
@@ -77,7 +77,7 @@ func TestRunID_IsInjective(t *testing.T) {
 	}
 }
 
-func TestRunID_KeyIsBounded(t *testing.T) {
+func TestRunNames_KeyIsBounded(t *testing.T) {
 	longest := record.Instant(math.MaxInt64)
 	most := 0
 	for _, name := range nasty {

@@ -23,8 +23,8 @@ const (
 	AfterFailure = "after-failure" // all have ended, and one has failed
 )
 
-// MaxAfter bounds After.Jobs.
-const MaxAfter = 8
+// maxAfter bounds After.Jobs.
+const maxAfter = 8
 
 // String returns the text of the schedule.
 func (a After) String() string {
@@ -54,8 +54,8 @@ func ParseAfter(text string) (*After, error) {
 		return nil, nil
 	}
 	a := &After{On: kind}
-	if n := strings.Count(rest, ",") + 1; n > MaxAfter { // a comma in a name is escaped
-		return nil, fmt.Errorf("it names %d jobs, at most %d", n, MaxAfter)
+	if n := strings.Count(rest, ",") + 1; n > maxAfter { // a comma in a name is escaped
+		return nil, fmt.Errorf("it names %d jobs, at most %d", n, maxAfter)
 	}
 	for word := range strings.SplitSeq(rest, ",") {
 		name := strings.TrimSpace(word)

@@ -39,7 +39,7 @@ func CheckLength(n uint32) error {
 func CheckGreeting(frame []byte) error {
 	g, ok := ParseGrant(frame)
 	switch {
-	case !ok || len(frame) > 2*GrantBytes || binary.BigEndian.Uint32(frame[16:]) != uint32(len(g.Password)):
+	case !ok || len(frame) > 2*grantBytes || binary.BigEndian.Uint32(frame[16:]) != uint32(len(g.Password)):
 		return fmt.Errorf("%w: a greeting of %d bytes", ErrMalformed, len(frame))
 	case g.Session != 0 && g.Timeout <= 0:
 		return fmt.Errorf("%w: a session timeout of %v", ErrMalformed, g.Timeout)

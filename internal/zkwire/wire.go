@@ -37,12 +37,12 @@ type Grant struct {
 	Timeout  time.Duration
 }
 
-// GrantBytes is the number of bytes of a greeting that ParseGrant reads.
-const GrantBytes = 36
+// grantBytes is the number of bytes of a greeting that ParseGrant reads.
+const grantBytes = 36
 
 // ParseGrant parses a server's greeting.
 func ParseGrant(frame []byte) (g Grant, ok bool) {
-	if len(frame) < GrantBytes {
+	if len(frame) < grantBytes {
 		return g, false
 	}
 	ms := int32(binary.BigEndian.Uint32(frame[4:])) // after the version

@@ -9,12 +9,12 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-func TestEncode_WritesAHeaderLineAndTheValue(t *testing.T) {
+func TestEncodeValue_WritesAHeaderLineAndTheValue(t *testing.T) {
 	id := registry.TxnID{0xab, 15: 0x01}
 	require.Equal(t, "rota1 ab000000000000000000000000000001\n{\"a\":1}", string(EncodeValue(id, []byte(`{"a":1}`))))
 }
 
-func TestDecode_ReturnsTheEncodedValue(t *testing.T) {
+func TestDecodeValue_ReturnsTheEncodedValue(t *testing.T) {
 	for _, value := range [][]byte{{}, []byte("text\nof lines\n"), {0, 255, '\n'}, bytes.Repeat([]byte("x"), 128<<10)} {
 		id := registry.NewTxnID()
 		raw := EncodeValue(id, value)
@@ -26,7 +26,7 @@ func TestDecode_ReturnsTheEncodedValue(t *testing.T) {
 	}
 }
 
-func TestDecode_NamesTheKeyAndTheRule(t *testing.T) {
+func TestDecodeValue_NamesTheKeyAndTheRule(t *testing.T) {
 	const id = "00000000000000000000000000000000"
 	for name, c := range map[string]struct{ raw, rule string }{
 		"empty":              {"", "does not begin with"},

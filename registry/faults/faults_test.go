@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/internal/test/registrytest"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/faults"
 	"github.com/rota-dev/rota/registry/memory"
@@ -30,14 +31,7 @@ func inBubble(t *testing.T, f func(t *testing.T, in *faults.Injector, a, b regis
 
 func create(t *testing.T, r registry.Registry, key registry.Key, value string) registry.Rev {
 	t.Helper()
-	return commit(t, r, registry.Create(key, []byte(value)))
-}
-
-func commit(t *testing.T, r registry.Registry, ops ...registry.Op) registry.Rev {
-	t.Helper()
-	rev, err := r.Txn(t.Context(), registry.Txn{Then: ops})
-	require.NoError(t, err)
-	return rev
+	return registrytest.Commit(t, r, registry.Create(key, []byte(value)))
 }
 
 func read(t *testing.T, r registry.Registry, key registry.Key, o registry.ReadOptions) string {
@@ -157,21 +151,21 @@ func TestStale_NeverGoesBackInTime(t *testing.T) {
 		plain := registry.ReadOptions{}
 		c := in.Add(faults.Rule{Fault: faults.Stale})
 		assert.Equal(t, "1", read(t, a, "x", plain))
-		x = commit(t, b, registry.Set("x", x, []byte("2")))
+		x = registrytest.Commit(t, b, registry.Set("x", x, []byte("2")))
 		assert.Equal(t, "1", read(t, a, "x", plain), "an old answer")
 		assert.Equal(t, 1, c.Injected())
 		assert.Equal(t, "1", read(t, a, "y", plain), "y was written before: it shows nothing newer than x")
 		assert.Equal(t, "1", read(t, a, "x", plain))
 
-		commit(t, b, registry.Set("y", y, []byte("2")))
+		registrytest.Commit(t, b, registry.Set("y", y, []byte("2")))
 		assert.Equal(t, "2", read(t, a, "y", fresh))
 		assert.Equal(t, "2", read(t, a, "x", plain), "the fresh read has shown a newer state")
-		x = commit(t, b, registry.Set("x", x, []byte("3")))
+		x = registrytest.Commit(t, b, registry.Set("x", x, []byte("3")))
 		assert.Equal(t, "2", read(t, a, "x", plain))
 		create(t, a, "own", "")
 		assert.Equal(t, "3", read(t, a, "x", plain), "a handle sees its own write, and all before it")
 
-		x = commit(t, b, registry.Set("x", x, []byte("4")))
+		x = registrytest.Commit(t, b, registry.Set("x", x, []byte("4")))
 		_, err := a.Get(t.Context(), "none", plain)
 		require.ErrorIs(t, err, registry.ErrNotFound)
 		assert.Equal(t, "4", read(t, a, "x", plain), "the key may have been deleted meanwhile")
@@ -189,7 +183,7 @@ func TestStale_NeverGoesBackInTime(t *testing.T) {
 		read(t, a, "none", plain)
 		l, err := a.List(t.Context(), "", plain)
 		require.NoError(t, err)
-		commit(t, b, registry.Set("x", x, []byte("5")))
+		registrytest.Commit(t, b, registry.Set("x", x, []byte("5")))
 		again, err := a.List(t.Context(), "", plain)
 		require.NoError(t, err)
 		assert.Equal(t, l, again)
@@ -197,13 +191,13 @@ func TestStale_NeverGoesBackInTime(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, "5", read(t, a, "x", plain), "a plain read is at least as new as a batch")
 
-		x = commit(t, b, registry.Set("x", revOf(t, b, "x"), []byte("6")))
+		x = registrytest.Commit(t, b, registry.Set("x", revOf(t, b, "x"), []byte("6")))
 		assert.Equal(t, "5", read(t, a, "x", plain), "an old answer")
 		read(t, a, "own", fresh)
 		assert.Equal(t, "6", read(t, a, "x", plain), "a fresh read brings the handle up to date, even if it shows an old entry")
 
 		c.End()
-		commit(t, b, registry.Set("x", x, []byte("7")))
+		registrytest.Commit(t, b, registry.Set("x", x, []byte("7")))
 		assert.Equal(t, "7", read(t, a, "x", plain))
 	})
 }
@@ -251,7 +245,7 @@ func TestCut_PausesWatchersAndLosesNoChange(t *testing.T) {
 		require.NoError(t, err)
 
 		cut := in.Add(faults.Rule{Fault: faults.Cut})
-		commit(t, b, registry.Delete("d/x", x))
+		registrytest.Commit(t, b, registry.Delete("d/x", x))
 		create(t, b, "d/y", "1")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

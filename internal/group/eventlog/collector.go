@@ -74,8 +74,8 @@ func (l *collector) finish() {
 // maxLogText is about how many bytes of a log line a list may fill.
 const maxLogText = 400
 
-// JoinTexts joins texts up to a length bound, and counts the others as things: "; and 7 jobs more".
-func JoinTexts(texts []string, thing string) string {
+// joinTexts joins texts up to a length bound, and counts the others as things: "; and 7 jobs more".
+func joinTexts(texts []string, thing string) string {
 	var b strings.Builder
 	for i, text := range texts {
 		if i > 0 && b.Len()+len(text) > maxLogText {
@@ -85,19 +85,19 @@ func JoinTexts(texts []string, thing string) string {
 		if i > 0 {
 			b.WriteString("; ")
 		}
-		b.WriteString(Shorten(text))
+		b.WriteString(shorten(text))
 	}
 	return b.String()
 }
 
-// Shorten cuts a text that is longer than a list may be, such as a list of every other shard of
+// shorten cuts a text that is longer than a list may be, such as a list of every other shard of
 // 10,000.
-func Shorten(text string) string {
+func shorten(text string) string {
 	if len(text) <= maxLogText {
 		return text
 	}
 	return strings.ToValidUTF8(text[:maxLogText], "") + "..."
 }
 
-// JoinJobs joins names of jobs up to the length bound of JoinTexts.
-func JoinJobs(jobs []string) string { return JoinTexts(jobs, "job") }
+// JoinJobs joins names of jobs up to the length bound of joinTexts.
+func JoinJobs(jobs []string) string { return joinTexts(jobs, "job") }

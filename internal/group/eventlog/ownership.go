@@ -42,7 +42,7 @@ func (o *OwnershipLog) SetOwned(job string, shards shardset.Set) {
 	}
 	if o.lostPlans[job] {
 		delete(o.lostPlans, job)
-		o.to.Info("plan can be read again", "job", job, "shards", Shorten(shards.String()))
+		o.to.Info("plan can be read again", "job", job, "shards", shorten(shards.String()))
 	}
 	if shards.Equal(o.owned[job]) {
 		return
@@ -64,7 +64,7 @@ func (o *OwnershipLog) LosePlan(ctx context.Context, job string, key registry.Ke
 		return
 	}
 	o.lostPlans[job] = true
-	shards := Shorten(o.owned[job].String())
+	shards := shorten(o.owned[job].String())
 	if err != nil {
 		o.logLoss(job, key, shards, err)
 		return
@@ -133,10 +133,10 @@ func (o *OwnershipLog) takeChanges() (log func()) {
 	}
 	attrs := []any{"gained", gains, "lost", losses, "owned", o.Total()}
 	if gains > 0 {
-		attrs = append(attrs, "gained_shards", JoinTexts(gained, "job"))
+		attrs = append(attrs, "gained_shards", joinTexts(gained, "job"))
 	}
 	if losses > 0 {
-		attrs = append(attrs, "lost_shards", JoinTexts(lost, "job"))
+		attrs = append(attrs, "lost_shards", joinTexts(lost, "job"))
 	}
 	return func() { o.to.Info("shards changed", attrs...) }
 }

@@ -94,10 +94,10 @@ func (p *PlanLog) logChanges(whys map[string][]string, commit uint64, problems m
 		texts = append(texts, fmt.Sprintf("%s (%s)", job, strings.Join(whys[job], ", ")))
 	}
 	if len(texts) > 0 {
-		p.to.Info("plans changed", "jobs", len(texts), "why", JoinTexts(texts, "job"), "commit", commit)
+		p.to.Info("plans changed", "jobs", len(texts), "why", joinTexts(texts, "job"), "commit", commit)
 	}
 	if len(reaped) > 0 {
-		p.to.Info("reaped expired instances", "instances", len(reaped), "names", JoinTexts(reaped, "instance"))
+		p.to.Info("reaped expired instances", "instances", len(reaped), "names", joinTexts(reaped, "instance"))
 	}
 	jobs := map[string][]string{} // by problem
 	for _, job := range slices.Sorted(maps.Keys(problems)) {

@@ -23,7 +23,7 @@ func (m *Member) Offer(defs map[string]json.RawMessage) { m.OfferLocal(defs, nil
 // member record has them, for a comparison of the members by operators. They decide nothing.
 func (m *Member) OfferLocal(defs map[string]json.RawMessage, locals map[string]string) {
 	revs := parseRevisions(defs)
-	m.ChangeState(func() {
+	m.changeState(func() {
 		maps.Copy(m.Defs, defs)
 		maps.Copy(m.revisions, revs)
 		for job := range defs {
@@ -39,7 +39,7 @@ func (m *Member) OfferLocal(defs map[string]json.RawMessage, locals map[string]s
 
 // Withdraw stops offering jobs until the next Offer of them. Their shards are reassigned.
 func (m *Member) Withdraw(jobs ...string) {
-	m.ChangeState(func() {
+	m.changeState(func() {
 		for _, job := range jobs {
 			delete(m.Defs, job)
 		}

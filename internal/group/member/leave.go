@@ -11,7 +11,7 @@ var ErrLeft = errors.New("left the group")
 // StopClaiming makes the member claim nothing more, as the first step of Drain. Runs that are handed
 // back after it has returned are not claimed here again.
 func (m *Member) StopClaiming() {
-	m.ChangeState(func() {
+	m.changeState(func() {
 		m.Draining = true
 	})
 	if in := m.presentIncarnation(); in != nil {

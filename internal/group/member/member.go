@@ -190,7 +190,7 @@ func (m *Member) runIncarnation(ctx context.Context, s registry.Session) error {
 	m.mu.Unlock()
 	m.Blocked.BeginIncarnation()
 	// The claimer of this incarnation finds out anew which definitions and claims are affected.
-	m.ChangeState(func() { m.unsupported, m.ahead = map[string]bool{}, map[string]record.Ahead{} })
+	m.changeState(func() { m.unsupported, m.ahead = map[string]bool{}, map[string]record.Ahead{} })
 	m.setJoinStep("the records of the namespace, the definitions, and the name")
 	published, err := m.enterNamespace(ctx, in)
 	if err != nil {
@@ -250,8 +250,8 @@ func (m *Member) awaitCondition(ctx context.Context, ok func() bool) error {
 	}
 }
 
-// ChangeState calls change with m.mu held, and has the member record updated to show the change.
-func (m *Member) ChangeState(change func()) {
+// changeState calls change with m.mu held, and has the member record updated to show the change.
+func (m *Member) changeState(change func()) {
 	m.mu.Lock()
 	change()
 	m.recordVersion++
@@ -265,7 +265,7 @@ func (m *Member) ChangeState(change func()) {
 // handleUnblocked updates the member record and wakes the claimer when a function of an earlier
 // incarnation has returned.
 func (m *Member) handleUnblocked() {
-	m.ChangeState(func() {})
+	m.changeState(func() {})
 	if in := m.presentIncarnation(); in != nil {
 		in.Claimer.RecheckBlocked()
 	}

@@ -63,7 +63,7 @@ func (m *Member) composeState(in *Incarnation, clock record.Instant) PublishedSt
 // setSupported records whether the present incarnation can compile all definitions of a job that
 // are in force. While it cannot, it does not offer the job, and other instances own the shards.
 func (m *Member) setSupported(job string, all bool) {
-	m.ChangeState(func() {
+	m.changeState(func() {
 		if delete(m.unsupported, job); !all {
 			m.unsupported[job] = true
 		}
@@ -73,7 +73,7 @@ func (m *Member) setSupported(job string, all bool) {
 // publishAhead publishes the claims of a job that are ahead of this clock; the zero value means
 // that there are none.
 func (m *Member) publishAhead(job string, ahead record.Ahead) {
-	m.ChangeState(func() {
+	m.changeState(func() {
 		if delete(m.ahead, job); ahead.Epoch != 0 {
 			m.ahead[job] = ahead
 		}
@@ -90,7 +90,7 @@ func (m *Member) SetWaiting(waiting map[string]record.Waiting) {
 	same := maps.EqualFunc(m.waiting, all, record.Waiting.Equal)
 	m.mu.Unlock()
 	if !same {
-		m.ChangeState(func() { m.waiting = all })
+		m.changeState(func() { m.waiting = all })
 	}
 }
 
@@ -101,14 +101,14 @@ func (m *Member) answerReading(in *Incarnation, reading record.Instant) {
 	m.mu.Unlock()
 	if !known {
 		difference := record.Duration(m.Clock().Sub(reading.Time()))
-		m.ChangeState(func() { in.answeredReading, in.clockDifference = reading, difference })
+		m.changeState(func() { in.answeredReading, in.clockDifference = reading, difference })
 	}
 }
 
 // reportClockJump publishes the time of a clock that has jumped, as an answer to no reading.
 func (m *Member) reportClockJump(in *Incarnation) {
 	m.Log.Info("clock has jumped; claiming nothing until the fleet has judged it")
-	m.ChangeState(func() { in.answeredReading, in.clockDifference = 0, 0 })
+	m.changeState(func() { in.answeredReading, in.clockDifference = 0, 0 })
 }
 
 // reportUncheckedClock logs once that the clock of this process cannot be checked.

@@ -119,6 +119,11 @@ var promises = []struct {
 		{"registry/x.go": `package registry; func f() { log.Debug("full") }`, "docs/x.md": "It logs WARN `fuller ...`."},
 		{"registry/x.go": `package registry; func f() { log.Debug("full") }`, "docs/x.md": `level=DEBUG msg="not full"`},
 	}},
+	{"exported names have users", exportsHaveUsers, []map[string]string{
+		{"internal/a/x.go": "package a; func F() {}; var _ = x.F", "internal/a/x_test.go": "package a_test; import _ \"example.org/m/internal/a\"; var _ = a.F"},
+		{"internal/a/x.go": "package a; func (t) M() {}", "internal/test/b/x.go": "package b; var _ = a.T{}.M"},
+		{"internal/a/x.go": "package a; var V = 1", "executor/x.go": "package executor; var _ = b.V"},
+	}},
 	{"packages are small", packagesAreSmall, []map[string]string{manyFiles("executor")}},
 	{"comments name files that exist", commentsNameFiles, []map[string]string{
 		{"registry/x.go": "package registry\n\n// F is in gone.go.\nfunc F() {}"},
@@ -178,6 +183,8 @@ var sound = map[string]string{
 	"internal/group/planning/a_test.go": `package planning; import ("context"; "time"); func g() { f(time.Now()); _ = context.Background }`,
 	"executor/a.go":                     "// Package executor is a.\npackage executor; import _ \"example.org/m/coordinator\"; func f() { c := make(chan int); go close(c) }",
 	"cmd/rota/a.go":                     "// Command rota is a.\npackage main\n\n" + shownFrom + "func init() {}\n" + shownTo,
+	"internal/u/a.go":                   "// Package u is a.\npackage u; func F() {}; func (t) String() string { return \"\" }; func (t) M() {}; var v = 1",
+	"internal/v/a.go":                   "// Package v is a.\npackage v; var _, _ = u.F, x.M",
 	"internal/t/go.mod":                 "module example.org/m/internal/t\n",
 	"go.work":                           "use (\n\t.\n\t./cmd/rota\n)\n",
 	"cmd/rota/go.mod":                   "module example.org/m/cmd/rota\n",

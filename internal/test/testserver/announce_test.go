@@ -10,7 +10,7 @@ import (
 	"github.com/rota-dev/rota/conformance/tcpproxy"
 )
 
-func TestAnnounce_ReplacesTheAddressAndNothingElse(t *testing.T) {
+func TestRewriteAnnouncedAddr_ReplacesTheAddressAndNothingElse(t *testing.T) {
 	message := func(addr string) []byte {
 		var b bytes.Buffer
 		_ = binary.Write(&b, binary.BigEndian, int64(-65536))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -151,11 +152,8 @@ type backfillOptions struct {
 
 // window returns the instants of the flags.
 func (o *backfillOptions) window(s *settings.Settings) (from, to time.Time, err error) {
-	switch {
-	case o.from == "" || o.to == "":
+	if o.from == "" || o.to == "" {
 		return from, to, exit.Usagef("name the window: --from T --to T")
-	case o.parallel < 1:
-		return from, to, exit.Usagef("--parallel is %d, below 1", o.parallel)
 	}
 	if from, err = s.ParseInstant("from", o.from, settings.Past); err == nil {
 		to, err = s.ParseInstant("to", o.to, settings.Past)
@@ -210,7 +208,7 @@ Repeating it runs the fires once more. --stop drops the fires that have not begu
 	f := cmd.Flags()
 	f.StringVar(&o.from, "from", "", "the first instant: RFC 3339, a date with or without a time, or a time of day, in UTC (with --time local, in the local zone)")
 	f.StringVar(&o.to, "to", "", "the instant after the last fire")
-	f.IntVar(&o.parallel, "parallel", 1, "fires in flight at most")
+	f.Var(settings.NewNumber(&o.parallel, 1, 1, math.MaxInt), "parallel", "fires in flight at most")
 	f.BoolVar(&o.dryRun, "dry-run", false, "list the fires and change nothing")
 	f.BoolVar(&o.stop, "stop", false, "drop the fires of all backfills of the job that have not begun")
 	return settings.Limit(cmd, append([]string{"time"}, flags...)...)

@@ -71,7 +71,7 @@ func TestAbsentFleet(t *testing.T) {
 	})
 }
 
-func TestPast_NamesWhatTheHistoryLacks(t *testing.T) {
+func TestHistory_NamesWhatItLacks(t *testing.T) {
 	now := time.Now()
 	url := putHistory(t, now, time.Hour)
 	for _, line := range [][]string{
@@ -94,6 +94,6 @@ func TestPast_NamesWhatTheHistoryLacks(t *testing.T) {
 	for _, line := range [][]string{{"fires", "tenants", "--limit", "0"}, {"runs", "tenants", "--limit", "-1"}} {
 		code, _, errs := execute(t, append(line, "-n", "billing", "--history", url)...)
 		assert.Equal(t, exit.Usage, code)
-		assert.Contains(t, errs, "--limit is ")
+		assert.Contains(t, errs, `for "--limit" flag: it is below 1`)
 	}
 }

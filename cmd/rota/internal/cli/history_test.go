@@ -107,7 +107,7 @@ func TestPast(t *testing.T) {
 }
 
 // What rota run records, fires and runs show by the same file.
-func TestPast_ReadsTheHistoryOfAJobsFile(t *testing.T) {
+func TestHistory_OfAJobsFileIsRead(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "jobs.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(`namespace: billing
@@ -146,7 +146,7 @@ jobs:
 	}
 }
 
-func TestPast_RefusesWhatIsWrong(t *testing.T) {
+func TestHistory_RefusesWrongFlags(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "empty")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	jobs := func(history string) string {

@@ -32,7 +32,14 @@ func TestRun_RefusesCommandLines(t *testing.T) {
 		"demo extra":             `unknown command "extra"`,
 		"demo -o json -n a":      `--namespace does not apply to "rota demo"`,
 		"-w demo":                `--watch does not apply to "rota demo"`,
-		"demo --instances seven": "invalid argument",
+		"demo --instances seven": `invalid argument "seven" for "--instances" flag: it is not a whole number`,
+		"demo --instances 0":     `invalid argument "0" for "--instances" flag: it is below 1`,
+		"demo --shards 0":        `invalid argument "0" for "--shards" flag: it is below 1`,
+		"demo --kill -1":         `invalid argument "-1" for "--kill" flag: it is below 0`,
+		"run a --revision -1":    `invalid argument "-1" for "--revision" flag: it is below 0`,
+		"run a --workers -1":     `invalid argument "-1" for "--workers" flag: it is below 0`,
+		"run a --weight 1001":    `invalid argument "1001" for "--weight" flag: it is above 1000`,
+		"validate a --fires 0":   `invalid argument "0" for "--fires" flag: it is below 1`,
 	} {
 		code, out, errs := execute(t, strings.Fields(line)...)
 		assert.Equal(t, exit.Usage, code, line)

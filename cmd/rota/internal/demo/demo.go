@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -63,9 +64,9 @@ reason and exit code 1, or 2 if a flag is wrong.`,
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.instances, "instances", 3, "number of instances")
-	f.IntVar(&o.shards, "shards", 12, "number of shards")
-	f.IntVar(&o.kill, "kill", 1, "number of instances to kill while they count")
+	f.Var(settings.NewNumber(&o.instances, 3, 1, math.MaxInt), "instances", "number of instances")
+	f.Var(settings.NewNumber(&o.shards, 12, 1, math.MaxInt), "shards", "number of shards")
+	f.Var(settings.NewNumber(&o.kill, 1, 0, math.MaxInt), "kill", "number of instances to kill while they count")
 	f.DurationVar(&o.ttl, "ttl", 2*time.Second, "session TTL of the instances, at least 100ms")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "time after which the demo fails")
 	f.StringVar(&o.registry, "registry", "memory",
@@ -90,12 +91,6 @@ func isDir(path string) bool {
 
 func (o demoOptions) check() error {
 	switch {
-	case o.instances < 1:
-		return fmt.Errorf("--instances is %d, below 1", o.instances)
-	case o.shards < 1:
-		return fmt.Errorf("--shards is %d, below 1", o.shards)
-	case o.kill < 0:
-		return fmt.Errorf("--kill is %d, below 0", o.kill)
 	case o.kill >= o.instances:
 		return fmt.Errorf("--kill is %d, not below the %d of --instances", o.kill, o.instances)
 	case o.kill > o.shards:

@@ -68,8 +68,6 @@ func TestDemo_Fails(t *testing.T) {
 		want   string
 	}{
 		"no instance is left":   {func(o *demoOptions) { o.kill = 3 }, "--kill is 3, not below the 3 of --instances"},
-		"no instance":           {func(o *demoOptions) { o.instances = 0 }, "--instances is 0"},
-		"no shard":              {func(o *demoOptions) { o.shards = 0 }, "--shards is 0"},
 		"more kills than runs":  {func(o *demoOptions) { o.shards, o.kill = 1, 2 }, "--kill is 2"},
 		"no such registry":      {func(o *demoOptions) { o.registry = "consul://a:1" }, "the scheme must be etcd:// or zk://"},
 		"no such directory":     {func(o *demoOptions) { o.dir = filepath.Join(dir, "no") }, "is not a directory"},

@@ -92,14 +92,51 @@ func TestSchema_RejectsBadFiles(t *testing.T) {
 	}
 }
 
-func TestReference_IsInTheDocument(t *testing.T) {
+// reference returns the tables of all keys, in Markdown.
+func reference() string {
+	var b strings.Builder
+	addTable(&b, "Keys of the file", fileFields())
+	addTable(&b, "Keys of a job", jobFields())
+	addTable(&b, "Keys of `after`", afterFields())
+	addTable(&b, "Keys of `retry`", retryFields())
+	addTable(&b, "Keys of `http`", httpFields())
+	addTable(&b, "Keys of `http.tls`", tlsFields())
+	addTable(&b, "Keys of `registry`", registryFields())
+	addTable(&b, "Keys of `registry.tls`", registryTLSFields())
+	addTable(&b, "Keys of `history`", historyFields())
+	addTable(&b, "Keys of `history.tls`", registryTLSFields())
+	return b.String()
+}
+
+func addTable[T any](b *strings.Builder, title string, fields []field[T]) {
+	fmt.Fprintf(b, "## %s\n\n| key | value | default | meaning |\n|---|---|---|---|\n", title)
+	for _, f := range fields {
+		if f.hidden {
+			continue
+		}
+		standard, doc := f.standard, f.doc
+		if f.required {
+			standard = "required"
+		}
+		if f.with != nil {
+			doc += " With `" + strings.Join(f.with, "`, `") + "`."
+		}
+		if f.inDefaults {
+			doc += " May be in `defaults`."
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", f.name, f.text, standard, doc)
+	}
+	b.WriteString("\n")
+}
+
+func TestTables_AreInTheDocument(t *testing.T) {
 	const path, from, to = "../../../../docs/jobs-file/keys.md", "<!-- The tables are generated: go test ./internal/jobsfile -update in cmd/rota -->\n\n", "<!-- End of the tables. -->\n"
 	page, err := os.ReadFile(path)
 	require.NoError(t, err)
 	before, rest, found := strings.Cut(string(page), from)
 	_, after, ended := strings.Cut(rest, to)
 	require.True(t, found && ended, "the marks of the tables")
-	whole := before + from + Reference() + to + after
+	whole := before + from + reference() + to + after
 	if *update {
 		require.NoError(t, os.WriteFile(path, []byte(whole), 0o644))
 		return

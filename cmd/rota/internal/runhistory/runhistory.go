@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -240,9 +241,6 @@ session; repeated are attempts after the first, which are retries, or made again
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			age, err := parseAge(since)
-			if err == nil {
-				err = checkLimit(limit)
-			}
 			if err != nil {
 				return &exit.Error{Code: exit.Usage, Err: err}
 			}
@@ -266,7 +264,7 @@ session; repeated are attempts after the first, which are retries, or made again
 	c.AddFileFlag(cmd)
 	cmd.Flags().StringVar(&since, "since", "1d", "how far back, such as 90m or 7d")
 	cmd.Flags().BoolVar(&failed, "failed", false, "only fires with a run that did not succeed")
-	cmd.Flags().IntVar(&limit, "limit", 100, "the most fires to read")
+	cmd.Flags().Var(settings.NewNumber(&limit, 100, 1, math.MaxInt), "limit", "the most fires to read")
 	return settings.Limit(cmd, flags...)
 }
 
@@ -317,7 +315,7 @@ slowest of each fire. Of a failed run it has the last 4 KiB of the output, which
 	f.BoolVar(&o.failed, "failed", false, "runs that did not succeed, the latest first")
 	f.BoolVar(&o.slowest, "slowest", false, "the longest runs")
 	f.BoolVar(&o.tail, "tail", false, "print the end of the output of each run below the table")
-	f.IntVar(&o.limit, "limit", 100, "the most runs to read")
+	f.Var(settings.NewNumber(&o.limit, 100, 1, math.MaxInt), "limit", "the most runs to read")
 	cmd.MarkFlagsMutuallyExclusive("fire", "failed", "slowest")
 	return settings.Limit(cmd, flags...)
 }
@@ -325,9 +323,6 @@ slowest of each fire. Of a failed run it has the last 4 KiB of the output, which
 // query returns a function that reads the selected runs.
 func (c *commands) query(cmd *cobra.Command, o *runsOptions, job string, fire time.Time) (func(context.Context, history.Reader) (screen.View, error), error) {
 	age, err := parseAge(o.since)
-	if err == nil {
-		err = checkLimit(o.limit)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -379,14 +374,6 @@ func (c *commands) describeUnknown(ctx context.Context, cmd *cobra.Command, r hi
 	c.unknown = true
 	src, err := c.find(cmd)
 	return fmt.Sprintf("The history %s has nothing of job %q in %s/%s: check the name, -n and -g.", historyurl.Redact(src.url), job, src.namespace, src.group), err
-}
-
-// checkLimit returns an error for a number of rows that is none.
-func checkLimit(limit int) error {
-	if limit < 1 {
-		return fmt.Errorf("--limit is %d, below 1", limit)
-	}
-	return nil
 }
 
 // parseAge parses a duration that may also be in days, as 7d.

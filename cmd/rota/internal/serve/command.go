@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"os/signal"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/jobsfile"
 	"github.com/rota-dev/rota/cmd/rota/internal/secret"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
+	"github.com/rota-dev/rota/coordinator"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/registryurl"
 	"github.com/rota-dev/rota/registry"
@@ -26,8 +28,7 @@ import (
 // RunCommand returns the command "rota run". Clock returns the time of day for its instance; nil means
 // time.Now.
 func RunCommand(schemes registryurl.Schemes, clock func() time.Time) *cobra.Command {
-	o := options{schemes: schemes, revision: -1, clock: clock, exit: os.Exit, uid: os.Geteuid()}
-	var revision int
+	o := options{schemes: schemes, clock: clock, exit: os.Exit, uid: os.Geteuid()}
 	cmd := &cobra.Command{
 		Use:   "run FILE",
 		Short: "Run the jobs of a file, alone or in a fleet",
@@ -54,11 +55,8 @@ has a problem. As process 1 of a container, run also reaps orphaned processes.`,
 			if err := hideProcess(); err != nil {
 				return err
 			}
-			if cmd.Flags().Changed("revision") {
-				if revision < 0 {
-					return exit.Usagef("--revision is %d, below 0", revision)
-				}
-				o.revision = revision
+			if !cmd.Flags().Changed("revision") {
+				o.revision = -1
 			}
 			code, done, err := superviseIfInit(o.asInit)
 			switch {
@@ -82,11 +80,11 @@ has a problem. As process 1 of a container, run also reaps orphaned processes.`,
 	f.StringVar(&o.registry, "registry", "", "memory, etcd://HOST[:PORT],... or zk://HOST[:PORT],... (default: ROTA_REGISTRY, the file's, memory)")
 	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the jobs (default: ROTA_NAMESPACE, the file's, or default)")
 	f.StringVarP(&o.group, "group", "g", "", "group of the namespace (default: ROTA_GROUP, the file's, or default)")
-	f.IntVar(&revision, "revision", 0, "revision of the jobs, instead of the file's")
+	f.Var(settings.NewNumber(&o.revision, 0, 0, math.MaxInt), "revision", "revision of the jobs, instead of the file's")
 	f.StringVar(&o.instance, "instance", "", "name of this instance, unique in the fleet (default: the host and a random part)")
 	f.StringVar(&o.host, "host", "", "name of the host, for operators who disable hosts (default: the system's)")
-	f.IntVar(&o.workers, "workers", 0, "number of runs of all jobs at a time (default: no bound)")
-	f.IntVar(&o.weight, "weight", 0, "share of shards relative to other instances (default 1)")
+	f.Var(settings.NewNumber(&o.workers, 0, 0, math.MaxInt), "workers", "number of runs of all jobs at a time (default: no bound)")
+	f.Var(settings.NewNumber(&o.weight, 0, 0, coordinator.MaxWeight), "weight", "share of shards relative to other instances (default 1)")
 	f.StringToStringVar(&o.labels, "label", nil, "label of this instance, for run_on: NAME=VALUE, repeated")
 	f.DurationVar(&o.sessionTTL, "ttl", registry.DefaultSessionTTL, "time after which the shards of a silent instance move")
 	f.DurationVar(&o.restartGrace, "restart-grace", 0, "time for which the shards wait for this instance after a stop or crash; needs --instance")
@@ -146,12 +144,6 @@ only if --label gives its labels. With --no-lookup they need not exist.`,
 				_, err := cmd.OutOrStdout().Write(jobsfile.Schema())
 				return err
 			}
-			if fires < 1 {
-				return exit.Usagef("--fires is %d, below 1", fires)
-			}
-			if fires > maxFires {
-				return exit.Usagef("--fires is %d, above %d", fires, maxFires)
-			}
 			o := &options{schemes: schemes, env: os.Environ(), labels: labels, secrets: &secret.Masker{}, log: slog.New(slog.DiscardHandler)}
 			host := jobsfile.Host{Schemes: schemes}
 			if !noLookup {
@@ -163,7 +155,7 @@ only if --label gives its labels. With --no-lookup they need not exist.`,
 	f := cmd.Flags()
 	f.BoolVar(&schema, "schema", false, "print the JSON schema of the file")
 	f.BoolVar(&noLookup, "no-lookup", false, "accept programs, files and variables that do not exist here")
-	f.IntVar(&fires, "fires", 3, "number of fires to show for each job")
+	f.Var(settings.NewNumber(&fires, 3, 1, maxFires), "fires", "number of fires to show for each job")
 	f.StringToStringVar(&labels, "label", nil, "label of the instances that the check is for: NAME=VALUE, repeated")
 	return settings.Limit(cmd)
 }

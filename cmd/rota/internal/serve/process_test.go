@@ -261,7 +261,7 @@ func TestProcess_ReturnsExitCodes(t *testing.T) {
 		"warned about it":     {[]string{"validate", shared}, 0, "warning: for rota run, " + shared + " is refused"},
 		"a bad log format":    {[]string{"run", "--allow-root", "--log-format", "xml", shared}, 2, "--log-format is \"xml\""},
 		"a bad log level":     {[]string{"run", "--allow-root", "--log-level", "loud", shared}, 2, "--log-level is \"loud\""},
-		"a bad revision":      {[]string{"run", "--allow-root", "--revision", "-1", shared}, 2, "--revision is -1"},
+		"a bad revision":      {[]string{"run", "--allow-root", "--revision", "-1", shared}, 2, `"--revision" flag: it is below 0`},
 		"no server":           {[]string{"run", "--allow-root", "--wait-for-store", "0", "--registry", "etcd://127.0.0.1:1", writeFile(t, hello)}, 1, "connect to etcd://127.0.0.1:1: "},
 	} {
 		t.Run(name, func(t *testing.T) {

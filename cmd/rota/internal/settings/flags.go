@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 )
@@ -87,6 +88,44 @@ func (n *Names) String() string { return strings.Join(*n, ",") }
 
 // Type implements pflag.Value. The help and the completion know the name.
 func (n *Names) Type() string { return "stringSlice" }
+
+// Number is a flag of a whole number within bounds.
+type Number struct {
+	n           *int
+	least, most int
+}
+
+// NewNumber returns a Number that is stored in n, from least to most; most is math.MaxInt if there is no greatest.
+func NewNumber(n *int, value, least, most int) *Number {
+	*n = value
+	return &Number{n: n, least: least, most: most}
+}
+
+// Set implements pflag.Value.
+func (n *Number) Set(text string) error {
+	value, err := strconv.Atoi(text)
+	switch {
+	case err != nil:
+		return exit.Usagef("it is not a whole number")
+	case value < n.least:
+		return exit.Usagef("it is below %d", n.least)
+	case value > n.most:
+		return exit.Usagef("it is above %d", n.most)
+	}
+	*n.n = value
+	return nil
+}
+
+// String implements pflag.Value. The help shows it for the default, and calls it on a zero Number.
+func (n *Number) String() string {
+	if n.n == nil {
+		return "0"
+	}
+	return strconv.Itoa(*n.n)
+}
+
+// Type implements pflag.Value.
+func (n *Number) Type() string { return "int" }
 
 // mayBeEmpty is the annotation of a flag of text that may be empty.
 const mayBeEmpty = "rota-may-be-empty"

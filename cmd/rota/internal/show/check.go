@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -51,27 +52,16 @@ group without jobs is ok. Paused jobs are ok, and so is an instance that restart
 		ValidArgsFunction: complete.Jobs(c.s, 1),
 	}
 	cmd.Flags().DurationVar(&o.MaxLate, "max-late", 5*time.Minute, "how long a fire may be due and not claimed")
-	cmd.Flags().IntVar(&o.MinJobs, "min-jobs", 1, "the least number of jobs that are found")
-	cmd.Flags().IntVar(&o.MinInstances, "min-instances", 1, "the least number of live instances")
+	cmd.Flags().Var(settings.NewNumber(&o.MinJobs, 1, 0, math.MaxInt), "min-jobs", "the least number of jobs that are found")
+	cmd.Flags().Var(settings.NewNumber(&o.MinInstances, 1, 0, math.MaxInt), "min-instances", "the least number of live instances")
 	cmd.Flags().StringVar(&o.format, "format", "nagios", "nagios, prometheus or json")
 	_ = cmd.RegisterFlagCompletionFunc("format", complete.Of("nagios", "prometheus", "json"))
 	return settings.SetUsageCode(settings.Limit(cmd, settings.Connection...), view.CheckUnknown) // Usage would be critical
 }
 
-// checkLimits returns an error for a limit that is none.
-func (o *checkOptions) checkLimits() error {
-	switch {
-	case o.MinJobs < 0:
-		return fmt.Errorf("--min-jobs is %d, below 0", o.MinJobs)
-	case o.MinInstances < 0:
-		return fmt.Errorf("--min-instances is %d, below 0", o.MinInstances)
-	}
-	return o.Jobs.Check()
-}
-
 // runCheck reads the group. Failures of all kinds are results too: a monitor reads no others.
 func (c *commands) runCheck(ctx context.Context, o *checkOptions) view.Check {
-	err := o.checkLimits()
+	err := o.Jobs.Check()
 	if err == nil {
 		err = c.s.Resolve()
 	}

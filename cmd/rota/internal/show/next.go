@@ -40,12 +40,6 @@ that schedule, and needs no registry.`,
   rota next --schedule "every 10s from 2027-01-01T00:00:00Z"`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if o.count < 1 {
-				return exit.Usagef("--count is %d, below 1", o.count)
-			}
-			if o.count > maxCount {
-				return exit.Usagef("--count is %d, above %d", o.count, maxCount)
-			}
 			if len(args) == 0 {
 				return c.showSchedule(cmd, &o)
 			}
@@ -68,7 +62,7 @@ that schedule, and needs no registry.`,
 	f.DurationVar(&o.every, "every", 0, "a fixed rate")
 	f.StringVar(&o.schedule, "schedule", "", "the text form of any schedule")
 	f.StringVar(&o.in, "in", "", "zone of --cron and --quartz (default UTC)")
-	f.IntVarP(&o.count, "count", "c", 5, "number of fires")
+	f.VarP(settings.NewNumber(&o.count, 5, 1, maxCount), "count", "c", "number of fires")
 	return settings.Limit(cmd, output...)
 }
 
