@@ -68,6 +68,9 @@ func (in *Input) decide(out *Decision) {
 		return
 	}
 	out.Ahead = in.findAhead()
+	if in.Trace != nil {
+		in.Trace.note(Disabled, in.Plan.Owners[in.Me].Intersect(in.Plan.Disabled), record.Ref{})
+	}
 	switch mine := in.Plan.Owners[in.Me]; {
 	case in.Plan.Paused:
 		in.Trace.note(Paused, mine, record.Ref{})
@@ -86,9 +89,6 @@ func (in *Input) decide(out *Decision) {
 // claimFree claims the due runs of the shards that are free.
 func (in *Input) claimFree(out *Decision) {
 	mine := in.Plan.Owners[in.Me]
-	if in.Trace != nil {
-		in.Trace.note(Disabled, mine.Intersect(in.Plan.Disabled), record.Ref{})
-	}
 	free := in.Trace.hold(Blocked, mine, in.Blocked, record.Ref{})
 	free = in.Trace.hold(Frozen, free, in.Plan.Frozen, record.Ref{})
 	for i := range out.Claims.Running {

@@ -49,10 +49,10 @@ func (t *Trace) hold(g Gate, shards, held shardset.Set, r record.Ref) shardset.S
 	return shards.Minus(held)
 }
 
-// Find returns the run of the first note about a shard by a gate.
-func (t *Trace) Find(shard int, g Gate) (record.Ref, bool) {
+// Find returns the run of the first note about a shard by a gate that matches.
+func (t *Trace) Find(shard int, g Gate, matches func(record.Ref) bool) (record.Ref, bool) {
 	for _, n := range t.Notes {
-		if n.Gate == g && n.Shards.Has(shard) {
+		if n.Gate == g && n.Shards.Has(shard) && matches(n.Run) {
 			return n.Run, true
 		}
 	}

@@ -70,14 +70,15 @@ func TestTrace_NamesTheGate(t *testing.T) {
 	t.Run("of each shard", func(t *testing.T) {
 		trace := Trace{[]Note{{shardset.Of(1), Claims, rerun}, claims}}
 		for shard, want := range []record.Ref{claims.Run, rerun} {
-			got, found := trace.Find(shard, Claims)
+			got, found := trace.Find(shard, Claims, func(record.Ref) bool { return true })
 			assert.True(t, found)
 			assert.Equal(t, want, got)
 		}
-		_, found := trace.Find(2, Claims)
-		assert.False(t, found)
-		_, found = trace.Find(0, Skips)
-		assert.False(t, found)
+		for _, n := range []Note{{shardset.Of(2), Claims, rerun}, {shardset.Of(0), Skips, claims.Run}, {shardset.Of(0), Claims, rerun}} {
+			shard, _ := n.Shards.Min()
+			_, found := trace.Find(shard, n.Gate, func(r record.Ref) bool { return r == n.Run })
+			assert.False(t, found, n)
+		}
 	})
 }
 

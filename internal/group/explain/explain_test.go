@@ -121,6 +121,13 @@ func (never) SkipDue(_, _, _ time.Time) due.Due { return due.Due{} }
 // disown takes the owner of shard 0 away.
 func (r *Records) disown() { r.Plan.Owners[incA] = shardset.Of(1) }
 
+// claimAhead raises the watermark of shard 0 to a fire that its owner reports as ahead of all clocks.
+func (r *Records) claimAhead() {
+	fire := coordtest.Fire(90, 1)
+	r.claim(0, fire.Watermark())
+	r.editMember(incA, func(m *record.Member) { m.Ahead = map[string]record.Ahead{"job": {Epoch: 1, At: fire.Fire}} })
+}
+
 func (r *Records) expire(inc string) { delete(r.Live, record.SessionOf(inc)) }
 
 type gateCase struct {
@@ -266,7 +273,7 @@ func gateCases() []gateCase {
 		}, 0, "the fire of " + at(4).String() + " goes first", "", "wait"},
 
 		{"skipped", "claimed", Stop, func(_ *testing.T, r *Records) { r.claim(0, record.Watermark{Epoch: 1, Fire: at(5)}) }, 0, "the fire was skipped by a", "was skipped.", "OnMisfire"},
-		{"claims ahead of the clock", "claimed", Stop, func(_ *testing.T, r *Records) { r.claim(0, coordtest.Fire(90, 1).Watermark()) }, 0, "a wrong clock", "", "reset"},
+		{"claims ahead of the clock", "claimed", Stop, func(_ *testing.T, r *Records) { r.claimAhead() }, 0, "a wrong clock", "", "reset"},
 		{"claimed by a clock that is 5 s ahead", "outcome", OK, func(_ *testing.T, r *Records) {
 			r.Now = at(5).Add(-5 * time.Second)
 			r.claim(0, coordtest.Fire(5, 1).Watermark())
@@ -467,10 +474,12 @@ func TestExplain_OfATriggeredRun(t *testing.T) {
 		}, "with: no such table. The shard is disabled, so no further run of it begins.", "enable the shard, then remove the cause, then retry the run", Enable},
 		{"that failed, of a retiring job", "outcome", Stop, func(r *Records) {
 			failed(r)
+			r.Plan.Paused = true
 			r.Control = &record.Control{Job: "job", Retiring: &record.Act{At: coordtest.At(3), By: "kim", Reason: "renamed"}}
 		}, "with: no such table. The job is retiring since " + seconds(coordtest.At(3)) + " by kim (renamed), so no further run of it begins.", "to keep it: rota unretire job", ""},
 		{"that succeeded, of a retiring job", "intent", Stop, func(r *Records) {
 			r.claim(0, triggered(2).Watermark())
+			r.Plan.Paused = true
 			r.Control = &record.Control{Job: "job", Retiring: &record.Act{At: coordtest.At(3), By: "kim"}}
 		}, "No fire can run: the job is retiring since " + seconds(coordtest.At(3)) + " by kim, so no run of it begins.", "rota unretire job", ""},
 		{"of a paused group", "intent", Stop, func(r *Records) {
@@ -576,7 +585,7 @@ func TestExplain_NamesTheVerbThatHelps(t *testing.T) {
 		}},
 		"behind a run":  {Cancel, "", func(r *Records) { r.run(0, coordtest.Fire(4, 1)) }},
 		"skipped":       {Trigger, "", func(r *Records) { r.claim(0, record.Watermark{Epoch: 1, Fire: at(5)}) }},
-		"claimed ahead": {Reset, "", func(r *Records) { r.claim(0, coordtest.Fire(90, 1).Watermark()) }},
+		"claimed ahead": {Reset, "", (*Records).claimAhead},
 		"failed": {Retry, "", func(r *Records) {
 			r.claim(0, coordtest.Fire(5, 1).Watermark())
 			r.fail(0, coordtest.Fire(5, 1), "no such table")
