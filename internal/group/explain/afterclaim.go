@@ -125,12 +125,8 @@ func (s *subject) checkRetry() result {
 	if s.state != rerunPending {
 		return pass("no attempt at the %s waits", s.what())
 	}
-	if s.isDropped() {
-		reason := "the newest definition counts crashed runs as failed (OnCrash)"
-		if s.meets(claiming.Cancelled) {
-			reason = "an operator has cancelled the run"
-		}
-		return stop("wait, and retry the "+s.what()+" then", "%s does not make attempt %d: %s", record.InstanceOf(s.owner), s.run.Attempt, reason)
+	if reason, dropped := s.findDrop(); dropped {
+		return stop("wait, and retry the "+s.what()+" then", "%s %s", record.InstanceOf(s.owner), reason)
 	}
 	if s.meets(claiming.Waits) {
 		r := stop("wait, or cancel the retry, and retry the "+s.what()+" then", "attempt %d failed%s; attempt %d waits until %s", s.run.Attempt-1, s.failureText(s.run.Attempt-1), s.run.Attempt, seconds(s.run.NotBefore))
@@ -144,12 +140,17 @@ func (s *subject) checkRetry() result {
 		"attempt %d may begin, and %s has not claimed it yet", s.run.Attempt, record.InstanceOf(s.owner))
 }
 
-// isDropped reports whether the owner ends the fire without the attempt that is on record.
-func (s *subject) isDropped() bool {
-	isRun := func(r record.Ref) bool { return r == s.run }
-	_, lost := s.findRun(claiming.Lost, isRun)
-	_, cancelled := s.findRun(claiming.Cancelled, isRun)
-	return lost || cancelled
+// findDrop returns why the owner ends the fire without the attempt that is on record, if it does.
+func (s *subject) findDrop() (reason string, dropped bool) {
+	for gate, reason := range map[claiming.Gate]string{
+		claiming.Lost:      "the newest definition counts crashed runs as failed (OnCrash)",
+		claiming.Cancelled: "an operator has cancelled the run",
+	} {
+		if _, found := s.findRun(gate, func(r record.Ref) bool { return r == s.run }); found {
+			return fmt.Sprintf("does not make attempt %d: %s", s.run.Attempt, reason), true
+		}
+	}
+	return "", false
 }
 
 // failureText returns the recorded error of an attempt, after a colon; "" if there is none.

@@ -308,7 +308,9 @@ func (s *subject) findDisabled() (hold, bool) {
 	if s.Control != nil {
 		h.what += sinceText(s.Control.Acts.DisabledShard(s.shard))
 	}
-	switch {
+	switch reason, dropped := s.findDrop(); {
+	case dropped:
+		h.effect = ", and its owner " + reason
 	case s.state == rerunPending:
 	case s.trigger > 0:
 		h.effect = ", and its triggers wait until it is enabled"
@@ -590,8 +592,9 @@ func (s *subject) checkAhead() result {
 		first, found = s.find(claiming.Unsupported)
 	}
 	earlier := func(r record.Ref) bool { return s.trigger == 0 && s.epoch != nil && r.Epoch < s.epoch.Number }
+	_, dropped := s.findDrop()
 	switch next, waits := s.findRun(claiming.NotDue, earlier); {
-	case s.state == rerunPending && (!found || s.isOfFire(first) || s.isDropped()):
+	case s.state == rerunPending && (!found || s.isOfFire(first) || dropped):
 		return pass("the re-run of this fire goes first")
 	case waits:
 		return stop("wait", "the fires of revision %d, an earlier definition, go first, and the next one is due at %v", s.revision(next), next.Fire)
