@@ -91,7 +91,7 @@ func (s *subject) explainUnclaimed() result {
 		return stop(fmt.Sprintf("if it stays so, look at the log of %s for \"store unreachable\" and for ERROR", name),
 			"%s owns the shard and may claim the %s, and has not yet", name, s.what())
 	case s.epoch == nil || s.program == nil:
-		return unclear("%s has not claimed the fire; its watermark is %v", name, s.mark.Fire)
+		return unclear("%s has not claimed the fire; its watermark is %v", name, s.mark.Fire).ends()
 	case found && run.Fire < s.fire:
 		return stop("wait", "the fire of %v goes first: the misfire policy runs the oldest first", run.Fire)
 	case found:
@@ -103,7 +103,7 @@ func (s *subject) explainUnclaimed() result {
 	if next, waits := s.findRun(claiming.NotDue, ofEpoch); waits {
 		return stop("wait", "%s claims no fire of the shard before %v", name, next.Fire)
 	}
-	return unclear("the watermark of the shard is %v", s.mark.Fire)
+	return unclear("the watermark of the shard is %v", s.mark.Fire).ends()
 }
 
 // what returns the word for the subject.

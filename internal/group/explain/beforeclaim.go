@@ -77,11 +77,9 @@ func (s *subject) adviseUnoffered() string {
 	return fmt.Sprintf("start a process that registers the job; if it was removed or renamed on purpose: rota retire %s", s.Job)
 }
 
-// isAwaited reports whether the records allow that the shards of an absent incarnation wait for its return.
-func (s *subject) isAwaited(inc string) bool {
-	m, known := s.Members[inc]
-	return known && m.RestartGrace > 0 && (m.Draining || !s.isLive(inc))
-}
+// isAwaited reports whether the shards of an absent incarnation wait for its return, if it has not been absent for too long: the records
+// do not show for how long it has been.
+func (s *subject) isAwaited(inc string) bool { return s.leader.IsAwaited(record.Segment(s.Job), inc) }
 
 // noLeader is the remedy if the leader is to act and there is none.
 const noLeader = "start an instance, since the group has no leader"
@@ -423,7 +421,7 @@ func (s *subject) checkOwner() result {
 		return stop("end the process of "+name, "the owner %s may not run the shard, since a handler of its earlier session has not returned", name)
 	case slices.Contains(m.Unsupported, s.Job):
 		return stop("finish the upgrade", "the owner %s does not support a definition in force", name)
-	case m.Draining && m.RestartGrace > 0:
+	case m.Draining && s.isAwaited(s.owner):
 		return stop("wait for the restart of "+name, "the owner %s drains and claims nothing; its shards wait for its return (RestartGrace)", name)
 	case m.Draining:
 		return stop("wait for the move", "the owner %s drains and claims nothing; the shard is about to move", name)
@@ -443,10 +441,7 @@ func aheadText(d time.Duration) string {
 
 // explainUnowned names the reason why each live instance that offers the job does not own the shard.
 func (s *subject) explainUnowned() result {
-	wanted := s.Plan.Last().Job().RunOn
-	if s.Definition != nil && s.Stored.Revision >= s.Plan.Last().Job().Revision {
-		wanted = s.Stored.RunOn
-	}
+	wanted := s.leader.InForce(record.Segment(s.Job)).RunOn
 	reasons, remedies := map[string][]string{}, map[string]bool{}
 	var enable []string // commands
 	offers, free := 0, 0

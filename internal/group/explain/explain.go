@@ -40,6 +40,7 @@ type Records struct {
 	failures   []record.Failure            // of all records; filled by Explain
 	runners    map[string]record.Runs      // by incarnation; filled by Explain
 	pending    record.Runs                 // re-runs that are not claimed; filled by Explain
+	leader     planning.View               // of a leader; filled by Explain
 	traces     map[string]*claiming.Trace  // of what each owner would decide now, by incarnation; filled by Explain
 }
 
@@ -165,7 +166,7 @@ func (a Answer) sameAs(b Answer) bool {
 
 // derive computes the parts of the records that all shards share.
 func (r *Records) derive() {
-	r.runners = map[string]record.Runs{}
+	r.runners, r.leader = map[string]record.Runs{}, r.view()
 	owners := map[string]shardset.Set{}
 	if r.Plan != nil {
 		owners = r.Plan.Owners
@@ -183,6 +184,29 @@ func (r *Records) derive() {
 	if r.programs = snapshot.Compile(r.Plan, r.Compile); r.Plan != nil {
 		r.decide()
 	}
+}
+
+// view returns the view of a leader that knows the records, and has just begun to observe them.
+func (r *Records) view() planning.View {
+	segment := record.Segment(r.Job)
+	v := planning.View{
+		Live: r.Live, Members: map[string]planning.MemberRecord{}, Jobs: map[string]planning.JobRecord{}, Control: map[string]planning.ControlRecord{},
+		Plans: map[string]planning.PlanRecord{}, GroupExclusion: r.Group.Exclusion,
+	}
+	for inc, m := range r.Members {
+		v.Members[inc] = planning.MemberRecord{Member: m}
+	}
+	if r.Definition != nil {
+		v.Jobs[segment] = planning.JobRecord{Job: r.Stored}
+	}
+	if r.Control != nil {
+		v.Control[segment] = planning.ControlRecord{Control: r.Control}
+	}
+	if r.Plan != nil {
+		v.Plans[segment] = planning.PlanRecord{Plan: r.Plan}
+	}
+	v.BeginAbsences()
+	return v
 }
 
 // decide lets each owner decide what to claim now, if it may claim at all: that is checked apart. For shards without an

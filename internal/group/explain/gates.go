@@ -66,6 +66,12 @@ func (r result) withDrainOf(instance string) result {
 	return r
 }
 
+// ends returns r as the last gate.
+func (r result) ends() result {
+	r.last = true
+	return r
+}
+
 func pass(format string, args ...any) result {
 	return result{Verdict: OK, detail: fmt.Sprintf(format, args...)}
 }
