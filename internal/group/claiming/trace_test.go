@@ -90,9 +90,11 @@ func TestTrace_CostsNothingIfNil(t *testing.T) {
 	assert.Equal(t, testing.AllocsPerRun(100, func() { shards.Minus(held) }), testing.AllocsPerRun(100, func() {
 		none.hold(Running, shards, held, coordtest.Fire(1, 1))
 	}))
-	in := claimant(t, 1)
+	in := claimant(t, 8)
 	for now, most := range map[record.Instant]float64{coordtest.Start: 1, coordtest.At(1): 7} {
 		in.Now = now
 		assert.LessOrEqual(t, testing.AllocsPerRun(100, func() { in.Decide() }), most, now)
 	}
+	in.MayClaim, in.Plan.Disabled = false, shards // AllowedSkew is zero: nothing else is computed
+	assert.Zero(t, testing.AllocsPerRun(100, func() { in.Decide() }))
 }

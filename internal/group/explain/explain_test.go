@@ -897,6 +897,18 @@ func TestExplain_OfAJobThatFollowsOthers(t *testing.T) {
 	}
 }
 
+func TestExplain_DoesNotKnowWhetherFiresOfAnUnknownDefinitionGoFirst(t *testing.T) {
+	r := world(t)
+	r.Plan.Epochs[0].Until = coordtest.At(5)
+	r.Plan.Epochs = append(r.Plan.Epochs, epoch(t, 2, coordtest.At(5), ""))
+	r.Compile = func(json.RawMessage) (due.Program, error) { return nil, errors.New("not known") }
+	unknown := Gate{"ahead", Unknown, "fires of revision 0, an earlier definition whose schedule is not known here, may go first"}
+	assert.Contains(t, Explain(*r, shardset.Of(0), coordtest.At(5))[0].Gates, unknown)
+	r.Now = coordtest.At(6)
+	r.claim(0, record.Watermark{Epoch: 2, Fire: coordtest.At(5), Attempt: 1})
+	assert.NotContains(t, Explain(*r, shardset.Of(0), coordtest.At(6))[0].Gates, unknown, "they have been claimed")
+}
+
 func TestExplain_WithoutACompiler(t *testing.T) {
 	r := world(t)
 	r.Compile = func(json.RawMessage) (due.Program, error) { return nil, errors.New("not known") }
