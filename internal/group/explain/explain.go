@@ -267,6 +267,7 @@ func (r *Records) divide(shards shardset.Set) []shardset.Set {
 		for i := range p.Epochs {
 			split(shardset.Range(0, p.Epochs[i].Job().Shards))
 		}
+		splitByRuns(p.Cancels)
 		split(p.Frozen)
 		split(p.Disabled)
 		for _, t := range p.Triggers {

@@ -369,7 +369,8 @@ func gateCases() []gateCase {
 		}, 0, "a owns the shard and may claim the fire", "", ""},
 		{"a cancelled retry", "retry", Stop, func(_ *testing.T, r *Records) {
 			r.claim(0, coordtest.Fire(5, 1).Watermark())
-			r.Plan.Reruns = coordtest.Runs(shardset.Of(0), coordtest.Fire(5, 1).RetryAt(at(7), time.Minute))
+			r.claim(1, coordtest.Fire(5, 1).Watermark())
+			r.Plan.Reruns = coordtest.Runs(shardset.Of(0, 1), coordtest.Fire(5, 1).RetryAt(at(7), time.Minute))
 			r.Plan.Cancels = coordtest.Runs(shardset.Of(0), coordtest.Fire(5, 1))
 		}, 0, "a does not make attempt 2: an operator has cancelled the run", "", "retry the fire then"},
 		{"a re-run that may begin", "retry", Stop, func(_ *testing.T, r *Records) {
