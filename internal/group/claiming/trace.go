@@ -5,7 +5,7 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// Gate is what keeps a decision from claiming runs of a shard, or what the decision does with the shard.
+// Gate is a reason why a decision claims no run of a shard, or an act of the decision on the shard.
 type Gate uint8
 
 // The gates. Those up to Running hold all runs of a shard, the others are about one run or fire.
@@ -25,14 +25,14 @@ const (
 	Claims                      // the run is claimed
 )
 
-// Note is what a gate does with shards.
+// Note records that a decision on shards met a gate.
 type Note struct {
 	Shards shardset.Set
 	Gate   Gate
 	Run    record.Ref // that the gate is about: of fires and epochs, only the Epoch and the Fire; zero for gates up to Frozen
 }
 
-// Trace collects why a decision does what it does, in the order in which it is decided. It collects nothing if it is nil.
+// Trace collects the notes of a decision, in order. A nil Trace collects none.
 type Trace struct{ Notes []Note }
 
 func (t *Trace) note(g Gate, shards shardset.Set, r record.Ref) {

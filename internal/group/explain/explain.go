@@ -41,7 +41,7 @@ type Records struct {
 	runners    map[string]record.Runs      // by incarnation; filled by Explain
 	pending    record.Runs                 // re-runs that are not claimed; filled by Explain
 	leader     planning.View               // of a leader; filled by Explain
-	traces     map[string]*claiming.Trace  // of what each owner would decide now, by incarnation; filled by Explain
+	traces     map[string]*claiming.Trace  // of the present decision of each owner, by incarnation; filled by Explain
 }
 
 // NewRecords returns the records that explain a job, with the plans of the jobs that it follows.

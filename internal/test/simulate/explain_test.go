@@ -28,7 +28,7 @@ import (
 var explained = flag.Uint64("simulate.explained", long.Pick[uint64](4, 60), "how many fleets to explain")
 
 // TestExplain_AgreesWithDecisions explains the fires of each shard before each commit of some fleets, and compares the answers with
-// what the shard's owner decides on the same records.
+// the decisions of the shards' owners on the same records.
 func TestExplain_AgreesWithDecisions(t *testing.T) {
 	for seed := range *explained {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -181,7 +181,7 @@ func (w *witness) compareJob(p *record.Plan, segment string, now record.Instant)
 	}
 }
 
-// decision is what the owner of a shard decides.
+// decision is a decision of an owner of shards, and its input.
 type decision struct {
 	in  claiming.Input
 	out claiming.Decision
@@ -208,7 +208,7 @@ func (w *witness) compare(d decision, shard int, a explain.Answer) {
 	}
 }
 
-// outcome returns what an answer states that the owner does about the fire now.
+// outcome returns the owner's act on the fire, according to an answer.
 func outcome(a explain.Answer) string {
 	for part, outcome := range map[string]string{
 		"may claim the": "claims", "may begin": "claims", "will skip it": "skips", "does not make attempt": "drops",
@@ -231,7 +231,7 @@ func isDue(a explain.Answer) bool {
 	return slices.ContainsFunc(a.Gates, func(g explain.Gate) bool { return g.Name == "due" && g.Verdict == explain.OK })
 }
 
-// outcome returns what the owner does about a fire or a triggered run of a shard.
+// outcome returns the owner's act on a fire or a triggered run of a shard.
 func (d *decision) outcome(shard int, fire record.Ref) string {
 	isOf := func(r record.Ref) bool {
 		return r.Trigger == fire.Trigger && (fire.Trigger > 0 || r.Fire == fire.Fire && r.Epoch == fire.Epoch)
