@@ -2,7 +2,6 @@ package operator
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 	"github.com/rota-dev/rota/internal/group/snapshot"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
-	"github.com/rota-dev/rota/registry"
 )
 
 // Explanation answers why a fire of a job has run or has not, by the records of the job.
@@ -83,7 +81,7 @@ func (o *Operator) Explain(ctx context.Context, job string, shard int, fire time
 	if err != nil {
 		return Explanation{}, fmt.Errorf("explain %q: %w", job, err)
 	}
-	r := explainRecords(s, job, followed)
+	r := explain.NewRecords(s, job, followed)
 	r.Compile, r.Now = o.compile, record.InstantOf(time.Now())
 	shards := shardset.Range(0, r.Total())
 	if shard != AllShards {
@@ -123,41 +121,4 @@ func (o *Operator) readFollower(ctx context.Context, segment string) (s *snapsho
 		}
 	}
 	return s, followed, o.getFleet(ctx, s, segment)
-}
-
-// explainRecords returns the records that explain a job, with the plans of the jobs that it follows.
-func explainRecords(s *snapshot.Snapshot, job string, followed []string) explain.Records {
-	segment := record.Segment(job)
-	leader, term := s.ReadLeader()
-	r := explain.Records{
-		Keys: s.Keys, Job: job, Definition: s.Jobs[segment].Def, Stored: s.Jobs[segment].Job, Control: s.Control[segment].Control,
-		Plan: s.Plans[segment].Plan, Leader: record.InstanceOf(leader), Term: term, Skewed: s.Skewed(), Unreadable: map[registry.Key]string{},
-		Members: map[string]record.Member{}, Live: map[registry.SessionID]bool{}, Claims: map[string]record.Claims{},
-	}
-	if s.Group.GroupControl != nil {
-		r.Group = *s.Group.GroupControl
-	}
-	if len(followed) > 0 {
-		r.Followed = map[string]*record.Plan{}
-	}
-	for _, name := range followed {
-		if p := s.Plans[record.Segment(name)].Plan; p != nil {
-			r.Followed[name] = p
-		}
-	}
-	for inc, m := range s.Members {
-		r.Members[inc] = m.Member
-	}
-	for session := range s.Live {
-		r.Live[session] = true
-	}
-	for inc, c := range s.Claims[segment] {
-		r.Claims[inc] = c.Claims
-	}
-	for key, err := range s.Unreadable {
-		if r.Unreadable[key] = err.Error(); errors.Is(err, registry.ErrForeign) {
-			r.Unreadable[key] = "another program wrote it"
-		}
-	}
-	return r
 }

@@ -179,17 +179,12 @@ func (o *Operator) previewMoves(ctx context.Context, options []MovesOption) (Pre
 		return Preview{}, err
 	}
 	in.view.Strategies = known
-	in.view.Absences = map[string]time.Duration{}
-	for inc, m := range in.view.Members {
-		if m.RestartGrace > 0 && (m.Draining || !in.view.Alive(inc)) {
-			in.view.Absences[inc] = 0
-		}
-	}
+	in.view.BeginAbsences()
 	out := Preview{At: now, Added: in.added}
 	found := in.job == ""
 	for _, t := range planning.FindTargets(&in.view) {
-		job, strategy := in.view.InForce(t.Segment)
-		if in.job != "" && job != in.job {
+		job := in.view.InForce(t.Segment)
+		if in.job != "" && job.Name != in.job {
 			continue
 		}
 		found = true
@@ -198,9 +193,9 @@ func (o *Operator) previewMoves(ctx context.Context, options []MovesOption) (Pre
 		if plan, ok := in.view.Plans[t.Segment]; ok {
 			owners, shards = plan.Owners, plan.Shards()
 		}
-		j := JobMoves{Job: job}
-		if _, ok := known[cmp.Or(strategy, "sticky")]; !ok {
-			j.Unknown = fmt.Sprintf("strategy %q is not known here, so its moves are not known; see KnowingStrategies", strategy)
+		j := JobMoves{Job: job.Name}
+		if _, ok := known[cmp.Or(job.Strategy, "sticky")]; !ok {
+			j.Unknown = fmt.Sprintf("strategy %q is not known here, so its moves are not known; see KnowingStrategies", job.Strategy)
 		} else {
 			j.Problem = t.Problem
 			j.Moves, j.Unowned = compareOwners(owners, t.Owners, shards)

@@ -45,7 +45,7 @@ func TestClaimer_StartsNothingAfterSafeUntil(t *testing.T) {
 	for name, s := range over {
 		t.Run(name, func(t *testing.T) {
 			w := &startedRuns{}
-			l := New(Config{Session: s, Work: w, Blocked: &BlockedShards{}}, nil)
+			l := New(Config{Session: s, Work: w, Clock: time.Now, Blocked: &BlockedShards{}}, nil)
 			l.WritesInFlight = 1
 			a := &JobState{Segment: "job", Plan: coordtest.PlanOfOwnShards(t, 1)}
 			e := &PendingWrite{Job: a, plan: a.Plan, decision: claiming.Decision{Starts: coordtest.Runs(shardset.Of(0), coordtest.Fire(1, 1))}}

@@ -152,7 +152,7 @@ func TestClaimer_WritesTheNextCopyOfEndsAtTheRevisionOfTheLast(t *testing.T) {
 func TestClaimer_StartsNothingInAStoreThatWasSetBack(t *testing.T) {
 	for seq, want := range map[uint64]error{8: registry.ErrSessionLost, 9: registry.ErrSessionLost, 10: nil} {
 		work := &startedRuns{}
-		l := New(Config{Session: &fixedSession{state: registry.SessionConnected, safe: time.Now().Add(time.Hour)}, Work: work, Blocked: &BlockedShards{}}, nil)
+		l := New(Config{Session: &fixedSession{state: registry.SessionConnected, safe: time.Now().Add(time.Hour)}, Work: work, Clock: time.Now, Blocked: &BlockedShards{}}, nil)
 		l.WritesInFlight = 1
 		j := &JobState{Segment: "job", Plan: coordtest.PlanOfOwnShards(t, 1)}
 		e := &PendingWrite{Job: j, plan: j.Plan, decision: claiming.Decision{Starts: coordtest.Runs(shardset.Of(0), coordtest.Fire(1, 1))}}

@@ -11,6 +11,9 @@ import (
 // unknown which of the fires until then were run: the owner logs it and publishes it in its member
 // record, and the leader copies it into the plan's problem.
 
+// DefaultSkew is the difference between clocks that members allow for by default.
+const DefaultSkew = 5 * time.Second
+
 // maxLead is how far ahead of a clock, in allowed skews, an instant can be that a clock within the
 // limit has written: both clocks may be one skew from the median, on either side, and a new definition
 // begins one skew later.

@@ -40,6 +40,7 @@ func (in *Input) dropCancelled(out *Decision, watermarks record.Watermarks, free
 			if group.Covers(g.Ref) {
 				continue
 			}
+			in.Trace.note(Cancelled, group.Shards, g.Ref)
 			m := group.Max(g.Watermark())
 			watermarks = watermarks.Raise(group.Shards, m)
 			out.raiseWatermark(group.Shards, m)

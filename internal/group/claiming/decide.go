@@ -23,6 +23,7 @@ type Input struct {
 	MayClaim      bool          // new runs may be claimed
 	AllowedSkew   time.Duration // 0: clocks are not compared
 	ReportedAhead record.Ahead  // as last published in the member record
+	Trace         *Trace        // receives the reasons of the decision; nil: they are not recorded
 }
 
 // EndedRun is a run whose handler has returned.
@@ -68,7 +69,12 @@ func (in *Input) decide(out *Decision) {
 		return
 	}
 	out.Ahead = in.findAhead()
+	mine := in.Plan.Owners[in.Me]
+	if in.Trace != nil {
+		in.Trace.note(Disabled, mine.Intersect(in.Plan.Disabled), record.Ref{})
+	}
 	if in.Plan.Paused {
+		in.Trace.note(Paused, mine, record.Ref{})
 		return
 	}
 	if in.MayClaim {
@@ -77,6 +83,8 @@ func (in *Input) decide(out *Decision) {
 		}
 		in.claimFree(out)
 		in.awaitRunning(out)
+	} else {
+		in.Trace.note(Closed, mine, record.Ref{})
 	}
 	outdated, next := FindOutdated(in.Plan, out.Claims.Running, in.Now)
 	if out.Outdated = outdated; next != 0 {
@@ -103,9 +111,10 @@ func FindOutdated(plan *record.Plan, running record.Runs, now record.Instant) (o
 // claimFree claims the due runs of the shards that are free.
 func (in *Input) claimFree(out *Decision) {
 	mine := in.Plan.Owners[in.Me]
-	free := mine.Minus(in.Plan.Frozen).Minus(in.Blocked)
+	free := in.Trace.hold(Blocked, mine, in.Blocked, record.Ref{})
+	free = in.Trace.hold(Frozen, free, in.Plan.Frozen, record.Ref{})
 	for i := range out.Claims.Running {
-		free = free.Minus(out.Claims.Running[i].Shards)
+		free = in.Trace.hold(Running, free, out.Claims.Running[i].Shards, out.Claims.Running[i].Ref)
 	}
 	if free.IsZero() {
 		return
@@ -272,6 +281,7 @@ func (in *Input) claimForShards(out *Decision, shards shardset.Set, m record.Wat
 	for _, g := range out.pendingReruns(in.Plan) {
 		if sub := shards.Intersect(g.Shards); !sub.IsZero() && !m.Covers(g.Ref) {
 			if in.mustWait(g.Ref) {
+				in.Trace.note(Waits, sub, g.Ref)
 				out.wakeNoLaterThan(g.NotBefore)
 			} else {
 				in.claimRun(out, sub, g.Ref, m)
@@ -339,6 +349,7 @@ func (in *Input) dropReruns(out *Decision, watermarks record.Watermarks, free sh
 			if group.Covers(g.Ref) || g.IsRetry() {
 				continue
 			}
+			in.Trace.note(Lost, group.Shards, g.Ref)
 			m := group.Max(g.Watermark())
 			watermarks = watermarks.Raise(group.Shards, m)
 			out.raiseWatermark(group.Shards, m)
@@ -372,6 +383,7 @@ func (in *Input) claimDueFires(out *Decision, shards shardset.Set, m record.Wate
 func (in *Input) claimDueOfEpoch(out *Decision, e *record.Epoch, shards shardset.Set, m record.Watermark, disabled bool) bool {
 	prog, ok := in.Programs[e.Number]
 	if !ok {
+		in.Trace.note(Unsupported, shards, record.Ref{Epoch: e.Number})
 		return true // an instance that supports the definition has to serve its fires first
 	}
 	found, ok := due.InEpoch(e, prog, m, in.Now, disabled)
@@ -379,6 +391,7 @@ func (in *Input) claimDueOfEpoch(out *Decision, e *record.Epoch, shards shardset
 		return false
 	}
 	if found.Skipped > 0 {
+		in.Trace.note(Skips, shards, record.Ref{Epoch: e.Number, Fire: record.InstantOf(found.Through)})
 		reason := event.Misfire
 		if disabled {
 			reason = event.Disabled
@@ -395,6 +408,7 @@ func (in *Input) claimDueOfEpoch(out *Decision, e *record.Epoch, shards shardset
 	if found.Wake.IsZero() {
 		return false
 	}
+	in.Trace.note(NotDue, shards, record.Ref{Epoch: e.Number, Fire: record.InstantOf(found.Wake)})
 	out.wakeNoLaterThan(record.InstantOf(found.Wake))
 	return true
 }
@@ -423,8 +437,10 @@ func (out *Decision) wakeNoLaterThan(at record.Instant) {
 // nothing; the run still precedes later ones, and waits for an owner that supports it.
 func (in *Input) claimRun(out *Decision, shards shardset.Set, r record.Ref, m record.Watermark) {
 	if _, ok := in.Programs[r.Epoch]; !ok {
+		in.Trace.note(Unsupported, shards, r)
 		return
 	}
+	in.Trace.note(Claims, shards, r)
 	if in.Plan.Last().Job().OnOverlap != "" {
 		out.ClaimedAt = out.ClaimedAt.with(shards, in.Now)
 	}

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/rota-dev/rota/internal/count"
+	"github.com/rota-dev/rota/internal/group/claiming"
 	"github.com/rota-dev/rota/internal/group/due"
 	"github.com/rota-dev/rota/internal/record"
 )
@@ -31,10 +31,6 @@ func (s *subject) checkClaimed() result {
 	return s.explainUnclaimed()
 }
 
-// maxLead is how far a sound fleet's watermarks may be ahead of the clock that reads them: three times the
-// default of MaxClockSkew, as owners allow for.
-const maxLead = 15 * time.Second
-
 // describeSettled describes the watermark that covers the fire.
 func (s *subject) describeSettled() result {
 	switch m := s.mark; {
@@ -45,7 +41,7 @@ func (s *subject) describeSettled() result {
 	case m.Fire == s.fire && m.Attempt > 0:
 		return pass("attempt %d, by %s", m.Attempt, s.claimer())
 	case m.Fire == s.fire:
-		if s.Plan.Disabled.Has(s.shard) {
+		if s.meets(claiming.Disabled) {
 			r := stop("enable the shard; trigger it to make up for skipped fires", "the fire was skipped by %s; the shard is disabled", s.claimer()).with(Enable)
 			r.summary = "was skipped; the shard is disabled"
 			return r
@@ -54,12 +50,22 @@ func (s *subject) describeSettled() result {
 			"the fire was skipped by %s: by the misfire policy, the catch-up window or the overlap policy, or since the shard was disabled. The records do not hold which", s.claimer()).with(Trigger)
 		r.summary = "was skipped"
 		return r
-	case m.Fire > s.Now.Add(maxLead):
+	case s.isAhead():
 		return stop("correct the clock, then reset the job, which starts it afresh",
 			"the shard's watermark is %v, which lies ahead: a wrong clock claimed fires before their time", m.Fire).with(Reset)
 	default:
 		return pass("the watermark of the shard is %v, which is later: the fire was claimed or skipped before", m.Fire)
 	}
+}
+
+// isAhead reports whether an owner reports the shard's watermark as ahead of all clocks.
+func (s *subject) isAhead() bool {
+	for _, m := range s.Members {
+		if ahead := m.Ahead[s.Job]; ahead.Epoch == s.mark.Epoch && ahead.At >= s.mark.Fire && s.mark.Fire > s.Now {
+			return true
+		}
+	}
+	return false
 }
 
 // claimer names the instance whose claims record has the watermark.
@@ -78,25 +84,26 @@ func (s *subject) claimer() string {
 // explainUnclaimed explains why the owner, which could claim the fire, has not.
 func (s *subject) explainUnclaimed() result {
 	name := record.InstanceOf(s.owner)
-	if s.trigger > 0 {
-		return s.explainIdle(name)
-	}
-	if s.epoch == nil || s.program == nil {
-		return unclear("%s has not claimed the fire; its watermark is %v", name, s.mark.Fire)
-	}
-	found, ok := due.InEpoch(s.epoch, s.program, s.mark, s.Now, false)
-	fire := record.InstantOf(found.Fire)
+	run, found := s.find(claiming.Claims)
+	ofEpoch := func(r record.Ref) bool { return s.epoch != nil && r.Epoch == s.epoch.Number }
 	switch {
-	case !ok:
-		return unclear("the watermark of the shard is %v", s.mark.Fire)
-	case fire != 0 && fire < s.fire:
-		return stop("wait", "the fire of %v goes first: the misfire policy runs the oldest first", fire)
-	case fire > s.fire:
-		return stop("see OnMisfire of the job; trigger the shard to make up for it", "%s will skip it: the misfire policy runs that of %v in its place", name, fire)
-	case fire == 0 && found.Skipped > 0:
+	case s.trigger > 0, found && s.isOfFire(run):
+		return stop(fmt.Sprintf("if it stays so, look at the log of %s for \"store unreachable\" and for ERROR", name),
+			"%s owns the shard and may claim the %s, and has not yet", name, s.what())
+	case s.epoch == nil || s.program == nil:
+		return unclear("%s has not claimed the fire; its watermark is %v", name, s.mark.Fire).ends()
+	case found && run.Fire < s.fire:
+		return stop("wait", "the fire of %v goes first: the misfire policy runs the oldest first", run.Fire)
+	case found:
+		return stop("see OnMisfire of the job; trigger the shard to make up for it", "%s will skip it: the misfire policy runs that of %v in its place", name, run.Fire)
+	}
+	if _, skips := s.findRun(claiming.Skips, ofEpoch); skips {
 		return stop("see OnMisfire and CatchupWindow of the job; trigger the shard to make up for it", "%s will skip it, since it is too late for the job's policy", name)
 	}
-	return s.explainIdle(name)
+	if next, waits := s.findRun(claiming.NotDue, ofEpoch); waits {
+		return stop("wait", "%s claims no fire of the shard before %v", name, next.Fire)
+	}
+	return unclear("the watermark of the shard is %v", s.mark.Fire).ends()
 }
 
 // what returns the word for the subject.
@@ -114,17 +121,14 @@ func (s *subject) runText() string {
 	return "run of the fire"
 }
 
-// explainIdle describes an owner that has no reason on record not to claim.
-func (s *subject) explainIdle(owner string) result {
-	return stop(fmt.Sprintf("if it stays so, look at the log of %s for \"store unreachable\" and for ERROR", owner),
-		"%s owns the shard and may claim the %s, and has not yet", owner, s.what())
-}
-
 func (s *subject) checkRetry() result {
 	if s.state != rerunPending {
 		return pass("no attempt at the %s waits", s.what())
 	}
-	if s.run.NotBefore > s.Now {
+	if reason, dropped := s.findDrop(); dropped {
+		return stop("wait, and retry the "+s.what()+" then", "%s %s", record.InstanceOf(s.owner), reason)
+	}
+	if s.meets(claiming.Waits) {
 		r := stop("wait, or cancel the retry, and retry the "+s.what()+" then", "attempt %d failed%s; attempt %d waits until %s", s.run.Attempt-1, s.failureText(s.run.Attempt-1), s.run.Attempt, seconds(s.run.NotBefore))
 		r.summary = fmt.Sprintf("failed%s and is retried: attempt %d waits until %s", times(s.run.Retries), s.run.Attempt, seconds(s.run.NotBefore))
 		if failed := s.failureText(s.run.Attempt - 1); failed != "" {
@@ -134,6 +138,19 @@ func (s *subject) checkRetry() result {
 	}
 	return stop(fmt.Sprintf("if it stays so, look at the log of %s", record.InstanceOf(s.owner)),
 		"attempt %d may begin, and %s has not claimed it yet", s.run.Attempt, record.InstanceOf(s.owner))
+}
+
+// findDrop returns why the owner ends the fire without the attempt that is on record, if it does.
+func (s *subject) findDrop() (reason string, dropped bool) {
+	for gate, reason := range map[claiming.Gate]string{
+		claiming.Lost:      "the newest definition counts crashed runs as failed (OnCrash)",
+		claiming.Cancelled: "an operator has cancelled the run",
+	} {
+		if _, found := s.findRun(gate, func(r record.Ref) bool { return r == s.run }); found {
+			return fmt.Sprintf("does not make attempt %d: %s", s.run.Attempt, reason), true
+		}
+	}
+	return "", false
 }
 
 // failureText returns the recorded error of an attempt, after a colon; "" if there is none.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/count"
+	"github.com/rota-dev/rota/internal/group/claiming"
 	"github.com/rota-dev/rota/internal/group/due"
 	"github.com/rota-dev/rota/internal/group/planning"
 	"github.com/rota-dev/rota/internal/record"
@@ -76,11 +77,9 @@ func (s *subject) adviseUnoffered() string {
 	return fmt.Sprintf("start a process that registers the job; if it was removed or renamed on purpose: rota retire %s", s.Job)
 }
 
-// isAwaited reports whether the records allow that the shards of an absent incarnation wait for its return.
-func (s *subject) isAwaited(inc string) bool {
-	m, known := s.Members[inc]
-	return known && m.RestartGrace > 0 && (m.Draining || !s.isLive(inc))
-}
+// isAwaited reports whether the shards of an absent incarnation wait for its return, if it has not been absent for too long: the records
+// do not show for how long it has been.
+func (s *subject) isAwaited(inc string) bool { return s.leader.IsAwaited(record.Segment(s.Job), inc) }
 
 // noLeader is the remedy if the leader is to act and there is none.
 const noLeader = "start an instance, since the group has no leader"
@@ -267,6 +266,9 @@ type hold struct {
 
 // findHold returns what keeps every run of the shard from beginning, apart from a disabled shard.
 func (s *subject) findHold() (hold, bool) {
+	if !s.meets(claiming.Paused) {
+		return hold{}, false
+	}
 	effect := "; fires that were due before wait for the resume"
 	switch {
 	case s.state == rerunPending:
@@ -287,26 +289,26 @@ func (s *subject) findHold() (hold, bool) {
 		return hold{"all jobs of the group are paused" + heldText(s.Group.HeldBy) + ", this one since " + seconds(since), "resume the group", ResumeGroup, effect}, true
 	case s.Plan.GroupPause != nil:
 		return hold{"all jobs of the group are paused" + heldText(s.Group.HeldBy), "resume the group", ResumeGroup, effect}, true
-	case s.Plan.Paused && s.Control != nil && !s.Control.Paused:
+	case s.Control != nil && !s.Control.Paused:
 		return hold{}, false // a resume is stored
-	case s.Plan.Paused && since != 0:
+	case since != 0:
 		return hold{"the job is paused since " + seconds(since) + s.heldText(), "resume the job", Resume, effect}, true
-	case s.Plan.Paused:
-		return hold{"the job is paused" + s.heldText(), "resume the job", Resume, effect}, true
 	}
-	return hold{}, false
+	return hold{"the job is paused" + s.heldText(), "resume the job", Resume, effect}, true
 }
 
 // findDisabled returns the effect that a disabled shard has on the fire.
 func (s *subject) findDisabled() (hold, bool) {
-	if !s.Plan.Disabled.Has(s.shard) {
+	if !s.meets(claiming.Disabled) {
 		return hold{}, false
 	}
 	h := hold{"the shard is disabled", "enable the shard", Enable, ", and its re-run waits until it is enabled"}
 	if s.Control != nil {
 		h.what += sinceText(s.Control.Acts.DisabledShard(s.shard))
 	}
-	switch {
+	switch reason, dropped := s.findDrop(); {
+	case dropped:
+		h.effect = ", and its owner " + reason
 	case s.state == rerunPending:
 	case s.trigger > 0:
 		h.effect = ", and its triggers wait until it is enabled"
@@ -328,12 +330,14 @@ func (s *subject) checkIntent() result {
 	switch {
 	case isHeld:
 		return held.stop()
-	case s.Plan.Paused:
+	case s.meets(claiming.Paused):
 		return s.stopForLeader("wait for the leader", "the job is paused; a resume is stored, and the leader has not applied it")
 	case s.Plan.Stopped && s.epoch == nil && s.trigger == 0:
 		return stop("resume the job, or trigger it", "the schedule of the job is stopped since %s%s; the job runs by triggers only", seconds(s.Plan.Last().Until), s.heldText()).with(Resume)
 	case isDisabled:
 		return disabled.stop()
+	case s.Control != nil && s.Control.Retiring != nil:
+		return pass("a retirement is stored, and not in force yet")
 	case s.Control != nil && s.Control.Paused && !applied:
 		return pass("a pause is stored, and not in force yet")
 	case s.Control != nil && s.Control.Disabled.Has(s.shard):
@@ -413,11 +417,11 @@ func (s *subject) checkOwner() result {
 		return unclear("%s owns the shard, and its member record is missing or cannot be read", name)
 	case skewed:
 		return stop("set the clock of "+name, "the clock of the owner %s is %s the fleet's median, so it claims nothing", name, aheadText(time.Duration(skew)))
-	case m.Blocked[s.Job].Has(s.shard):
+	case s.meets(claiming.Blocked):
 		return stop("end the process of "+name, "the owner %s may not run the shard, since a handler of its earlier session has not returned", name)
 	case slices.Contains(m.Unsupported, s.Job):
 		return stop("finish the upgrade", "the owner %s does not support a definition in force", name)
-	case m.Draining && m.RestartGrace > 0:
+	case m.Draining && s.isAwaited(s.owner):
 		return stop("wait for the restart of "+name, "the owner %s drains and claims nothing; its shards wait for its return (RestartGrace)", name)
 	case m.Draining:
 		return stop("wait for the move", "the owner %s drains and claims nothing; the shard is about to move", name)
@@ -437,10 +441,7 @@ func aheadText(d time.Duration) string {
 
 // explainUnowned names the reason why each live instance that offers the job does not own the shard.
 func (s *subject) explainUnowned() result {
-	wanted := s.Plan.Last().Job().RunOn
-	if s.Definition != nil && s.Stored.Revision >= s.Plan.Last().Job().Revision {
-		wanted = s.Stored.RunOn
-	}
+	wanted := s.leader.InForce(record.Segment(s.Job)).RunOn
 	reasons, remedies := map[string][]string{}, map[string]bool{}
 	var enable []string // commands
 	offers, free := 0, 0
@@ -544,7 +545,7 @@ func plural(n int, one, many string) string {
 }
 
 func (s *subject) checkFrozen() result {
-	if !s.Plan.Frozen.Has(s.shard) {
+	if !s.meets(claiming.Frozen) {
 		return pass("the shard is not about to move")
 	}
 	from := record.InstanceOf(s.owner)
@@ -569,44 +570,42 @@ func describeRun(r record.Ref) string {
 }
 
 func (s *subject) checkAhead() result {
-	for _, inc := range sortedKeys(s.runners) {
-		if run, ok := s.runners[inc].Of(s.shard); ok {
-			detail := fmt.Sprintf("%s has not ended on %s, and a shard has one run at a time", describeRun(run), record.InstanceOf(inc))
-			if s.trigger == 0 && s.state == notClaimed && s.epoch != nil && s.epoch.Job().OnOverlap == record.OverlapSkip && due.ClaimedOnTime(run) {
-				r := stop("only if the run hangs, cancel it; a Timeout bounds it", "%s. The job skips the fires that come due meanwhile (OnOverlap)", detail).with(Cancel)
-				r.summary = "is to be skipped, as " + detail + ": the job skips the fires that come due meanwhile (OnOverlap)"
-				return r
-			}
-			return stop("wait for its end, which a Timeout bounds; or cancel it", "%s", detail).with(Cancel)
+	if run, runs := s.find(claiming.Running); runs {
+		detail := fmt.Sprintf("%s has not ended on %s, and a shard has one run at a time", describeRun(run), record.InstanceOf(s.owner))
+		if s.trigger == 0 && s.state == notClaimed && s.epoch != nil && s.epoch.Job().OnOverlap == record.OverlapSkip && due.ClaimedOnTime(run) {
+			r := stop("only if the run hangs, cancel it; a Timeout bounds it", "%s. The job skips the fires that come due meanwhile (OnOverlap)", detail).with(Cancel)
+			r.summary = "is to be skipped, as " + detail + ": the job skips the fires that come due meanwhile (OnOverlap)"
+			return r
 		}
+		return stop("wait for its end, which a Timeout bounds; or cancel it", "%s", detail).with(Cancel)
 	}
-	for _, g := range s.pending {
-		if !g.Shards.Has(s.shard) || s.state == rerunPending && g.Ref == s.run {
-			continue
-		}
-		if g.NotBefore > s.Now {
-			return stop("wait", "a retry of %v (attempt %d) goes first, and waits until %s", g.Fire, g.Attempt, seconds(g.NotBefore))
-		}
-		return stop("wait", "%s goes first", describeRun(g.Ref))
+	if retry, waits := s.find(claiming.Waits); waits && !s.isOfFire(retry) {
+		return stop("wait", "a retry of %v (attempt %d) goes first, and waits until %s", retry.Fire, retry.Attempt, seconds(retry.NotBefore))
 	}
-	if s.state == rerunPending {
+	first, found := s.find(claiming.Claims)
+	if !found { // a run without a program goes first, too
+		first, found = s.find(claiming.Unsupported)
+	}
+	earlier := func(r record.Ref) bool { return s.trigger == 0 && s.epoch != nil && r.Epoch < s.epoch.Number }
+	_, dropped := s.findDrop()
+	switch next, waits := s.findRun(claiming.NotDue, earlier); {
+	case s.state == rerunPending && (!found || s.isOfFire(first) || dropped):
 		return pass("the re-run of this fire goes first")
-	}
-	for _, t := range s.Plan.Triggers {
-		e, ok := s.Plan.Epoch(t.Epoch)
-		if ok && t.Number > s.mark.Trigger && (s.trigger == 0 || t.Number < s.trigger) && due.TriggerTargets(t, e).Has(s.shard) {
-			return stop("wait", "trigger %d of %s goes first", t.Number, seconds(t.At))
-		}
-	}
-	for i := range s.Plan.Epochs {
-		e := &s.Plan.Epochs[i]
-		prog := s.programs[e.Number]
-		if s.trigger > 0 || s.epoch == nil || e.Number >= s.epoch.Number || prog == nil || s.shard >= e.Job().Shards {
-			continue
-		}
-		if found, ok := due.InEpoch(e, prog, s.mark, s.Now, false); ok && !found.Fire.IsZero() {
-			return stop("wait", "the fire of %v goes first: it is due by revision %d, an earlier definition", record.InstantOf(found.Fire), e.Job().Revision)
-		}
+	case waits:
+		return stop("wait", "the fires of revision %d, an earlier definition, go first, and the next one is due at %v", s.revision(next), next.Fire)
+	case !found || s.isOfFire(first):
+	case first.Attempt > 1:
+		return stop("wait", "%s goes first", describeRun(first))
+	case first.Trigger > 0:
+		i := slices.IndexFunc(s.Plan.Triggers, func(t record.Trigger) bool { return t.Number == first.Trigger })
+		return stop("wait", "trigger %d of %s goes first", first.Trigger, seconds(s.Plan.Triggers[i].At))
+	case earlier(first) && first.Attempt == 1:
+		return stop("wait", "the fire of %v goes first: it is due by revision %d, an earlier definition", first.Fire, s.revision(first))
+	case earlier(first) && s.mark.Epoch <= first.Epoch:
+		return unclear("fires of revision %d, an earlier definition whose schedule is not known here, may go first", s.revision(first))
 	}
 	return pass("no run, re-run or trigger of the shard goes first")
 }
+
+// revision returns the revision of the definition of a run.
+func (s *subject) revision(r record.Ref) int { return s.epochOf(r).Job().Revision }

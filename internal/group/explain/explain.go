@@ -2,10 +2,14 @@ package explain
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
+	"time"
 
+	"github.com/rota-dev/rota/internal/group/claiming"
 	"github.com/rota-dev/rota/internal/group/due"
 	"github.com/rota-dev/rota/internal/group/planning"
+	"github.com/rota-dev/rota/internal/group/snapshot"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
@@ -30,11 +34,51 @@ type Records struct {
 	Followed   map[string]*record.Plan     // the plans of the jobs that the job follows, by name
 	Unreadable map[registry.Key]string     // damaged records, and the rule that each breaks
 	Compile    due.Compiler                // nil: schedules are not known
+	Skew       time.Duration               // that owners allow for, if they compare clocks; the records do not hold it
 	programs   map[int]due.Program         // by epoch number; filled by Explain
 	progress   planning.JobProgress        // filled by Explain
 	failures   []record.Failure            // of all records; filled by Explain
 	runners    map[string]record.Runs      // by incarnation; filled by Explain
 	pending    record.Runs                 // re-runs that are not claimed; filled by Explain
+	leader     planning.View               // of a leader; filled by Explain
+	traces     map[string]*claiming.Trace  // of the present decision of each owner, by incarnation; filled by Explain
+}
+
+// NewRecords returns the records that explain a job, with the plans of the jobs that it follows.
+func NewRecords(s *snapshot.Snapshot, job string, followed []string) Records {
+	segment := record.Segment(job)
+	leader, term := s.ReadLeader()
+	r := Records{
+		Keys: s.Keys, Job: job, Definition: s.Jobs[segment].Def, Stored: s.Jobs[segment].Job, Control: s.Control[segment].Control,
+		Plan: s.Plans[segment].Plan, Leader: record.InstanceOf(leader), Term: term, Skewed: s.Skewed(), Skew: claiming.DefaultSkew, Unreadable: map[registry.Key]string{},
+		Members: map[string]record.Member{}, Live: map[registry.SessionID]bool{}, Claims: map[string]record.Claims{},
+	}
+	if s.Group.GroupControl != nil {
+		r.Group = *s.Group.GroupControl
+	}
+	if len(followed) > 0 {
+		r.Followed = map[string]*record.Plan{}
+	}
+	for _, name := range followed {
+		if p := s.Plans[record.Segment(name)].Plan; p != nil {
+			r.Followed[name] = p
+		}
+	}
+	for inc, m := range s.Members {
+		r.Members[inc] = m.Member
+	}
+	for session := range s.Live {
+		r.Live[session] = true
+	}
+	for inc, c := range s.Claims[segment] {
+		r.Claims[inc] = c.Claims
+	}
+	for key, err := range s.Unreadable {
+		if r.Unreadable[key] = err.Error(); errors.Is(err, registry.ErrForeign) {
+			r.Unreadable[key] = "another program wrote it"
+		}
+	}
+	return r
 }
 
 // Verdict is the result of a gate.
@@ -122,7 +166,7 @@ func (a Answer) sameAs(b Answer) bool {
 
 // derive computes the parts of the records that all shards share.
 func (r *Records) derive() {
-	r.runners = map[string]record.Runs{}
+	r.runners, r.leader = map[string]record.Runs{}, r.view()
 	owners := map[string]shardset.Set{}
 	if r.Plan != nil {
 		owners = r.Plan.Owners
@@ -137,15 +181,54 @@ func (r *Records) derive() {
 		r.runners[inc] = c.Running
 	}
 	r.pending = due.Unclaimed(slices.Concat(r.pending, r.progress.HandedBack), r.progress.Watermarks)
-	r.programs = map[int]due.Program{}
-	if r.Compile == nil || r.Plan == nil {
-		return
+	if r.programs = snapshot.Compile(r.Plan, r.Compile); r.Plan != nil {
+		r.decide()
 	}
-	for i := range r.Plan.Epochs {
-		e := &r.Plan.Epochs[i]
-		if prog, err := r.Compile(e.Def); err == nil {
-			r.programs[e.Number] = prog
+}
+
+// view returns the view of a leader that knows the records, and has just begun to observe them.
+func (r *Records) view() planning.View {
+	segment := record.Segment(r.Job)
+	v := planning.View{
+		Live: r.Live, Members: map[string]planning.MemberRecord{}, Jobs: map[string]planning.JobRecord{}, Control: map[string]planning.ControlRecord{},
+		Plans: map[string]planning.PlanRecord{}, GroupExclusion: r.Group.Exclusion,
+	}
+	for inc, m := range r.Members {
+		v.Members[inc] = planning.MemberRecord{Member: m}
+	}
+	if r.Definition != nil {
+		v.Jobs[segment] = planning.JobRecord{Job: r.Stored}
+	}
+	if r.Control != nil {
+		v.Control[segment] = planning.ControlRecord{Control: r.Control}
+	}
+	if r.Plan != nil {
+		v.Plans[segment] = planning.PlanRecord{Plan: r.Plan}
+	}
+	v.BeginAbsences()
+	return v
+}
+
+// decide lets each owner decide what to claim now, if it may claim at all: that is checked apart. For shards without an
+// owner, an owner "" decides.
+func (r *Records) decide() {
+	plan, unowned := *r.Plan, shardset.Range(0, r.Plan.Shards())
+	plan.Owners = map[string]shardset.Set{}
+	for inc, shards := range r.Plan.Owners {
+		plan.Owners[inc], unowned = shards, unowned.Minus(shards)
+	}
+	plan.Owners[""] = unowned
+	r.traces = map[string]*claiming.Trace{}
+	for inc := range plan.Owners {
+		in := claiming.Input{
+			Me: inc, Plan: &plan, Programs: r.programs, Claims: r.Claims[inc], Blocked: r.Members[inc].Blocked[r.Job],
+			Now: r.Now, MayClaim: true, Trace: &claiming.Trace{},
 		}
+		if r.Members[inc].Clock != 0 {
+			in.AllowedSkew = r.Skew
+		}
+		in.Decide()
+		r.traces[inc] = in.Trace
 	}
 }
 
@@ -184,6 +267,7 @@ func (r *Records) divide(shards shardset.Set) []shardset.Set {
 		for i := range p.Epochs {
 			split(shardset.Range(0, p.Epochs[i].Job().Shards))
 		}
+		splitByRuns(p.Cancels)
 		split(p.Frozen)
 		split(p.Disabled)
 		for _, t := range p.Triggers {

@@ -121,6 +121,27 @@ func (never) SkipDue(_, _, _ time.Time) due.Due { return due.Due{} }
 // disown takes the owner of shard 0 away.
 func (r *Records) disown() { r.Plan.Owners[incA] = shardset.Of(1) }
 
+// follow makes the job one that follows another, with one released fire.
+func (r *Records) follow(t *testing.T, released record.Release) {
+	r.Plan.Epochs[0] = epoch(t, 1, coordtest.Start, `,"schedule":"after job-a"`)
+	r.Plan.Epochs[0].Released = []record.Release{released}
+	r.Compile = func(json.RawMessage) (due.Program, error) { return coordtest.Following{}, nil }
+}
+
+// pendLost puts a re-run of the fifth fire of shard 0 on record, which the definition counts as lost.
+func (r *Records) pendLost(t *testing.T) {
+	r.Plan.Epochs[0] = epoch(t, 1, coordtest.Start, `,"on_crash":"count as failed"`)
+	r.claim(0, coordtest.Fire(5, 1).Watermark())
+	r.Plan.Reruns = coordtest.Runs(shardset.Of(0), coordtest.Fire(5, 2))
+}
+
+// claimAhead raises the watermark of shard 0 to a fire that its owner reports as ahead of all clocks.
+func (r *Records) claimAhead() {
+	fire := coordtest.Fire(90, 1)
+	r.claim(0, fire.Watermark())
+	r.editMember(incA, func(m *record.Member) { m.Ahead = map[string]record.Ahead{"job": {Epoch: 1, At: fire.Fire}} })
+}
+
 func (r *Records) expire(inc string) { delete(r.Live, record.SessionOf(inc)) }
 
 type gateCase struct {
@@ -188,6 +209,9 @@ func gateCases() []gateCase {
 			r.Plan.Paused, r.Plan.Epochs[0].Until = true, at(4)+1
 			r.Control = &record.Control{Job: "job"}
 		}, 0, "a resume is stored", "", "wait"},
+		{"a retirement that is not in force", "claimed", Stop, func(_ *testing.T, r *Records) {
+			r.Control = &record.Control{Job: "job", Retiring: &record.Act{}}
+		}, 0, "a owns the shard and may claim the fire", "", ""},
 		{"a stopped schedule", "intent", Stop, func(_ *testing.T, r *Records) { r.Plan.Stopped, r.Plan.Epochs[0].Until = true, at(4)+1 }, 0, "by triggers only", "", "resume"},
 		{"a disabled shard", "intent", Stop, func(_ *testing.T, r *Records) { r.Plan.Disabled = shardset.Of(0) }, 0, "the shard is disabled", "would skip it", "enable"},
 		{"a re-run of a disabled shard", "intent", Stop, func(_ *testing.T, r *Records) {
@@ -225,6 +249,14 @@ func gateCases() []gateCase {
 			r.expire(incA)
 			r.editMember(incA, func(m *record.Member) { m.RestartGrace = record.Duration(time.Minute) })
 		}, 0, "wait up to 1m0s for its return", "", "start a again"},
+		{"an owner that is disabled, and so not awaited", "owner", Stop, func(_ *testing.T, r *Records) {
+			r.expire(incA)
+			r.editMember(incA, func(m *record.Member) { m.RestartGrace = record.Duration(time.Minute) })
+			r.Group.Instances = []string{"a"}
+		}, 0, "the leader has not reassigned the shard yet", "", "failover"},
+		{"an owner that drains and is awaited", "owner", Stop, func(_ *testing.T, r *Records) {
+			r.editMember(incA, func(m *record.Member) { m.Draining, m.RestartGrace = true, record.Duration(time.Minute) })
+		}, 0, "its shards wait for its return", "", "restart of a"},
 		{"an owner that drains", "owner", Stop, func(_ *testing.T, r *Records) { r.editMember(incA, func(m *record.Member) { m.Draining = true }) }, 0, "about to move", "", "wait"},
 		{"an owner with a skewed clock", "owner", Stop, func(_ *testing.T, r *Records) { r.Skewed[incA] = record.Duration(-time.Hour) }, 0, "1h0m0s behind the fleet's median", "", "set the clock of a"},
 		{"an owner that is blocked", "owner", Stop, func(_ *testing.T, r *Records) {
@@ -265,8 +297,34 @@ func gateCases() []gateCase {
 			r.Claims = nil
 		}, 0, "the fire of " + at(4).String() + " goes first", "", "wait"},
 
+		{"a run of an incarnation that does not own the shard", "claimed", Stop, func(_ *testing.T, r *Records) {
+			c := r.Claims[incB]
+			c.Running = coordtest.Runs(shardset.Of(0), coordtest.Fire(4, 1))
+			r.Claims[incB] = c
+		}, 0, "a owns the shard and may claim the fire", "", ""},
+		{"a fire of an earlier definition that is due later", "ahead", Stop, func(t *testing.T, r *Records) {
+			r.follow(t, record.Release{At: at(3), Released: at(6)})
+			r.Plan.Epochs[0].Until, r.Claims = at(4), nil
+			r.Plan.Epochs = append(r.Plan.Epochs, epoch(t, 2, at(4), `,"schedule":"after job-a"`))
+			r.Plan.Epochs[1].Released = []record.Release{{At: at(5), Released: at(5)}}
+		}, 0, "the fires of revision 0, an earlier definition, go first, and the next one is due at " + at(6).String(), "", "wait"},
+		{"a fire of an earlier definition that is not known here", "claimed", Unknown, func(t *testing.T, r *Records) {
+			r.Plan.Epochs[0].Until = at(5)
+			r.Plan.Epochs = append(r.Plan.Epochs, epoch(t, 2, at(5), ""))
+			newest := string(r.Plan.Last().Def)
+			r.Compile = func(def json.RawMessage) (due.Program, error) {
+				if string(def) != newest {
+					return nil, errors.New("not known")
+				}
+				return coordtest.Minutely{}, nil
+			}
+		}, 0, "the watermark of the shard is " + at(4).String(), "", ""},
+
+		{"a followed fire that is due later", "claimed", Stop, func(t *testing.T, r *Records) {
+			r.follow(t, record.Release{At: at(5), Released: at(6)})
+		}, 0, "a claims no fire of the shard before " + at(6).String(), "", "wait"},
 		{"skipped", "claimed", Stop, func(_ *testing.T, r *Records) { r.claim(0, record.Watermark{Epoch: 1, Fire: at(5)}) }, 0, "the fire was skipped by a", "was skipped.", "OnMisfire"},
-		{"claims ahead of the clock", "claimed", Stop, func(_ *testing.T, r *Records) { r.claim(0, coordtest.Fire(90, 1).Watermark()) }, 0, "a wrong clock", "", "reset"},
+		{"claims ahead of the clock", "claimed", Stop, func(_ *testing.T, r *Records) { r.claimAhead() }, 0, "a wrong clock", "", "reset"},
 		{"claimed by a clock that is 5 s ahead", "outcome", OK, func(_ *testing.T, r *Records) {
 			r.Now = at(5).Add(-5 * time.Second)
 			r.claim(0, coordtest.Fire(5, 1).Watermark())
@@ -289,6 +347,32 @@ func gateCases() []gateCase {
 				c.Reruns = coordtest.Runs(shardset.Of(0), coordtest.Fire(5, 1).RetryAt(at(7), time.Minute))
 			})
 		}, 0, "attempt 1 failed: no such table; attempt 2 waits until", "failed and is retried: attempt 2 waits", "cancel the retry"},
+		{"a retry that a wrong clock recorded", "retry", Stop, func(_ *testing.T, r *Records) {
+			r.claim(0, coordtest.Fire(5, 1).Watermark())
+			r.Plan.Reruns = coordtest.Runs(shardset.Of(0), coordtest.Fire(5, 1).RetryAt(at(90), time.Minute))
+			r.Skew = time.Second
+			r.editMember(incA, func(m *record.Member) { m.Clock = r.Now })
+		}, 0, "attempt 2 may begin, and a has not claimed it yet", "", "log of a"},
+		{"a retry, if clocks are not compared", "retry", Stop, func(_ *testing.T, r *Records) {
+			r.claim(0, coordtest.Fire(5, 1).Watermark())
+			r.Plan.Reruns = coordtest.Runs(shardset.Of(0), coordtest.Fire(5, 1).RetryAt(at(90), time.Minute))
+			r.Skew = time.Second
+		}, 0, "attempt 2 waits until", "", "wait"},
+		{"a re-run that counts as lost", "retry", Stop, func(t *testing.T, r *Records) { r.pendLost(t) }, 0, "a does not make attempt 2: the newest definition counts crashed runs as failed", "is to be run again", "retry the fire then"},
+		{"a re-run of a disabled shard that counts as lost", "intent", Stop, func(t *testing.T, r *Records) {
+			r.pendLost(t)
+			r.Plan.Disabled = shardset.Of(0)
+		}, 0, "the shard is disabled, and its owner does not make attempt 2", "", "enable"},
+		{"a lost re-run of an earlier fire", "claimed", Stop, func(t *testing.T, r *Records) {
+			r.pendLost(t)
+			r.Now = at(6)
+		}, 0, "a owns the shard and may claim the fire", "", ""},
+		{"a cancelled retry", "retry", Stop, func(_ *testing.T, r *Records) {
+			r.claim(0, coordtest.Fire(5, 1).Watermark())
+			r.claim(1, coordtest.Fire(5, 1).Watermark())
+			r.Plan.Reruns = coordtest.Runs(shardset.Of(0, 1), coordtest.Fire(5, 1).RetryAt(at(7), time.Minute))
+			r.Plan.Cancels = coordtest.Runs(shardset.Of(0), coordtest.Fire(5, 1))
+		}, 0, "a does not make attempt 2: an operator has cancelled the run", "", "retry the fire then"},
 		{"a re-run that may begin", "retry", Stop, func(_ *testing.T, r *Records) {
 			r.claim(0, coordtest.Fire(5, 1).Watermark())
 			r.Plan.Reruns = coordtest.Runs(shardset.Of(0), coordtest.Fire(5, 2))
@@ -467,10 +551,12 @@ func TestExplain_OfATriggeredRun(t *testing.T) {
 		}, "with: no such table. The shard is disabled, so no further run of it begins.", "enable the shard, then remove the cause, then retry the run", Enable},
 		{"that failed, of a retiring job", "outcome", Stop, func(r *Records) {
 			failed(r)
+			r.Plan.Paused = true
 			r.Control = &record.Control{Job: "job", Retiring: &record.Act{At: coordtest.At(3), By: "kim", Reason: "renamed"}}
 		}, "with: no such table. The job is retiring since " + seconds(coordtest.At(3)) + " by kim (renamed), so no further run of it begins.", "to keep it: rota unretire job", ""},
 		{"that succeeded, of a retiring job", "intent", Stop, func(r *Records) {
 			r.claim(0, triggered(2).Watermark())
+			r.Plan.Paused = true
 			r.Control = &record.Control{Job: "job", Retiring: &record.Act{At: coordtest.At(3), By: "kim"}}
 		}, "No fire can run: the job is retiring since " + seconds(coordtest.At(3)) + " by kim, so no run of it begins.", "rota unretire job", ""},
 		{"of a paused group", "intent", Stop, func(r *Records) {
@@ -576,7 +662,7 @@ func TestExplain_NamesTheVerbThatHelps(t *testing.T) {
 		}},
 		"behind a run":  {Cancel, "", func(r *Records) { r.run(0, coordtest.Fire(4, 1)) }},
 		"skipped":       {Trigger, "", func(r *Records) { r.claim(0, record.Watermark{Epoch: 1, Fire: at(5)}) }},
-		"claimed ahead": {Reset, "", func(r *Records) { r.claim(0, coordtest.Fire(90, 1).Watermark()) }},
+		"claimed ahead": {Reset, "", (*Records).claimAhead},
 		"failed": {Retry, "", func(r *Records) {
 			r.claim(0, coordtest.Fire(5, 1).Watermark())
 			r.fail(0, coordtest.Fire(5, 1), "no such table")
@@ -791,7 +877,7 @@ func TestExplain_OfAJobThatFollowsOthers(t *testing.T) {
 			r := world(t)
 			more := `,"schedule":"` + c.schedule + `"`
 			r.Plan.Epochs[0] = epoch(t, 1, coordtest.Start, more)
-			r.Compile = func(json.RawMessage) (due.Program, error) { return following{}, nil }
+			r.Compile = func(json.RawMessage) (due.Program, error) { return coordtest.Following{}, nil }
 			parent := &record.Plan{Job: "job-a", Fires: &record.Fires{Through: at(5), Ended: []record.EndedFire{ended(5, 0, 0)}}}
 			r.Followed = map[string]*record.Plan{"job-a": parent}
 			if c.change != nil {
@@ -812,23 +898,16 @@ func TestExplain_OfAJobThatFollowsOthers(t *testing.T) {
 	}
 }
 
-// following is a Program of a job that follows others. It runs the latest released fire.
-type following struct{ coordtest.Minutely }
-
-func (following) FollowsJobs() bool { return true }
-
-func (following) DueReleased(released []due.Release, last, _, _ time.Time) (d due.Due) {
-	for _, r := range released {
-		if r.At.After(last) {
-			d.Fire, d.Through = r.At, r.At
-		}
-	}
-	return d
-}
-
-func (f following) SkipReleased(released []due.Release, last, until, now time.Time) due.Due {
-	d := f.DueReleased(released, last, until, now)
-	return due.Due{Through: d.Through}
+func TestExplain_DoesNotKnowWhetherFiresOfAnUnknownDefinitionGoFirst(t *testing.T) {
+	r := world(t)
+	r.Plan.Epochs[0].Until = coordtest.At(5)
+	r.Plan.Epochs = append(r.Plan.Epochs, epoch(t, 2, coordtest.At(5), ""))
+	r.Compile = func(json.RawMessage) (due.Program, error) { return nil, errors.New("not known") }
+	unknown := Gate{"ahead", Unknown, "fires of revision 0, an earlier definition whose schedule is not known here, may go first"}
+	assert.Contains(t, Explain(*r, shardset.Of(0), coordtest.At(5))[0].Gates, unknown)
+	r.Now = coordtest.At(6)
+	r.claim(0, record.Watermark{Epoch: 2, Fire: coordtest.At(5), Attempt: 1})
+	assert.NotContains(t, Explain(*r, shardset.Of(0), coordtest.At(6))[0].Gates, unknown, "they have been claimed")
 }
 
 func TestExplain_WithoutACompiler(t *testing.T) {

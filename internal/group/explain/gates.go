@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rota-dev/rota/internal/group/claiming"
 	"github.com/rota-dev/rota/internal/group/due"
 	"github.com/rota-dev/rota/internal/record"
 )
@@ -62,6 +63,12 @@ func (r result) with(v Verb) result {
 // withDrainOf adds that the shards of an instance can be moved.
 func (r result) withDrainOf(instance string) result {
 	r.verb, r.target = Disable, instance
+	return r
+}
+
+// ends returns r as the last gate.
+func (r result) ends() result {
+	r.last = true
 	return r
 }
 
@@ -307,21 +314,15 @@ func (s *subject) lastFailed() (record.Failure, bool) {
 
 // findState finds out how far the fire has got.
 func (s *subject) findState() {
-	isOfFire := func(r record.Ref) bool {
-		if s.trigger > 0 {
-			return r.Trigger == s.trigger
-		}
-		return r.Trigger == 0 && r.Fire == s.fire && (s.epoch == nil || r.Epoch == s.epoch.Number)
-	}
 	s.state = notClaimed
 	for _, inc := range sortedKeys(s.runners) {
-		if run, ok := s.runners[inc].Of(s.shard); ok && isOfFire(run) {
+		if run, ok := s.runners[inc].Of(s.shard); ok && s.isOfFire(run) {
 			s.state, s.run, s.runner = claimed, run, inc
 			return
 		}
 	}
 	for _, g := range s.pending {
-		if g.Shards.Has(s.shard) && isOfFire(g.Ref) {
+		if g.Shards.Has(s.shard) && s.isOfFire(g.Ref) {
 			s.state, s.run = rerunPending, g.Ref
 			return
 		}
@@ -329,16 +330,35 @@ func (s *subject) findState() {
 	if s.fire == 0 {
 		return
 	}
-	switch e := s.epoch; {
-	case s.trigger > 0:
-		if s.mark.Trigger >= s.trigger {
-			s.state = settled
-		}
-	case e != nil && (s.mark.Epoch > e.Number || s.mark.Epoch == e.Number && s.mark.Fire >= s.fire):
-		s.state = settled
-	case e == nil && s.mark.Fire >= s.fire:
+	fire := record.Ref{Epoch: s.mark.Epoch, Fire: s.fire, Trigger: s.trigger}
+	if s.epoch != nil {
+		fire.Epoch = s.epoch.Number
+	}
+	if s.mark.Covers(fire) {
 		s.state = settled
 	}
+}
+
+// find returns the run that a gate of the owner's decision on the shard is about, and whether the decision meets the gate.
+func (s *subject) find(g claiming.Gate) (record.Ref, bool) {
+	return s.findRun(g, func(record.Ref) bool { return true })
+}
+
+func (s *subject) findRun(g claiming.Gate, matches func(record.Ref) bool) (record.Ref, bool) {
+	return s.traces[s.owner].Find(s.shard, g, matches)
+}
+
+func (s *subject) meets(g claiming.Gate) bool {
+	_, found := s.find(g)
+	return found
+}
+
+// isOfFire reports whether a run is of the fire or of the trigger.
+func (s *subject) isOfFire(r record.Ref) bool {
+	if s.trigger > 0 {
+		return r.Trigger == s.trigger
+	}
+	return r.Trigger == 0 && r.Fire == s.fire && (s.epoch == nil || r.Epoch == s.epoch.Number)
 }
 
 // summarize returns the sentences that answer the question, from the last gate that was checked.
@@ -399,14 +419,14 @@ func times(n int) string {
 // describeFate returns a sentence about how late a fire is that is not claimed, and whether it will run.
 func (s *subject) describeFate() string {
 	late := time.Duration(s.Now - s.fire)
-	if s.trigger > 0 || s.epoch == nil || s.program == nil || s.epoch.Job().After != nil || late < 0 || s.state != notClaimed || s.Plan.Paused {
+	if s.trigger > 0 || s.epoch == nil || s.program == nil || s.epoch.Job().After != nil || late < 0 || s.state != notClaimed || s.meets(claiming.Paused) {
 		return ""
 	}
 	if s.isDaemon() { // which has no time to be late for
 		return fmt.Sprintf(" It is to run since %s.", seconds(s.fire))
 	}
 	text := fmt.Sprintf(" It is %v late", late.Round(time.Second))
-	found, ok := due.InEpoch(s.epoch, s.program, s.mark, s.Now, s.Plan.Disabled.Has(s.shard))
+	found, ok := due.InEpoch(s.epoch, s.program, s.mark, s.Now, s.meets(claiming.Disabled))
 	switch {
 	case !ok:
 		return ""

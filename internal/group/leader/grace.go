@@ -16,11 +16,11 @@ func (l *Leader) measureAbsences() map[string]time.Duration {
 	before := l.absences
 	l.absences = map[string]absence{}
 	durations := map[string]time.Duration{}
-	for inc, m := range l.View.Members {
-		expired := !l.View.Alive(inc)
-		if m.RestartGrace <= 0 || !expired && !m.Draining {
+	for inc := range l.View.Members {
+		if !l.View.MayAwait(inc) {
 			continue
 		}
+		expired := !l.View.Alive(inc)
 		a, known := before[inc]
 		if !known || a.expired != expired {
 			a = absence{expired, time.Now()}

@@ -13,6 +13,7 @@ import (
 	"github.com/rota-dev/rota/coordinator/strategy"
 	"github.com/rota-dev/rota/internal/contain"
 	"github.com/rota-dev/rota/internal/group/claimer"
+	"github.com/rota-dev/rota/internal/group/claiming"
 	"github.com/rota-dev/rota/internal/group/event"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
@@ -62,9 +63,6 @@ type Options struct {
 	Clock func() time.Time
 }
 
-// defaultMaxClockSkew is the default of Options.MaxClockSkew.
-const defaultMaxClockSkew = 5 * time.Second
-
 // ErrNilRegistry is returned for a nil registry, which would panic in a goroutine later.
 var ErrNilRegistry = errors.New("registry is nil")
 
@@ -81,7 +79,7 @@ func New(reg registry.Registry, o Options) (*Member, error) {
 	}
 	o.Logger, o.Clock = contain.Logger(o.Logger), contain.Clock(o.Clock)
 	if o.MaxClockSkew == 0 {
-		o.MaxClockSkew = defaultMaxClockSkew
+		o.MaxClockSkew = claiming.DefaultSkew
 	}
 	keys, err := record.NewKeys(o.Namespace, o.Group)
 	if err != nil {

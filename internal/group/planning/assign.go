@@ -36,7 +36,7 @@ func (a *assigner) assignJobs(segments []string) []target {
 	var numbers [][]int
 	var jobs []balance.Job
 	for i, seg := range segments {
-		job := a.jobInForce(seg)
+		job := a.InForce(seg)
 		eligible, problem := a.findEligible(seg, job)
 		out[i].problem, out[i].noneEligible = problem, problem != ""
 		if job.Strategy != "" && job.Strategy != stickyName {

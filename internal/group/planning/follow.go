@@ -46,7 +46,7 @@ func (r *round) followProblem(segment string) string {
 	if len(r.followers) == 0 {
 		return ""
 	}
-	after := r.jobInForce(segment).After
+	after := r.InForce(segment).After
 	if after == nil {
 		return ""
 	}

@@ -32,9 +32,3 @@ func WantsFire(after *scheduletext.After, fires map[string]record.EndedFire) boo
 	wanted, _ := wantsFire(after, followedFire{fires: fires})
 	return wanted
 }
-
-// InForce returns the definition by which the shards of a job are assigned: jobInForce.
-func (v *View) InForce(segment string) (job string, strategy string) {
-	j := v.jobInForce(segment)
-	return j.Name, j.Strategy
-}

@@ -94,6 +94,29 @@ func findAwaited(v *View) (awaited map[string]bool, returned map[string]string, 
 	return awaited, returned, ends
 }
 
+// MayAwait reports whether a member is absent and has a restart grace.
+func (v *View) MayAwait(inc string) bool {
+	m := v.Members[inc]
+	return m.RestartGrace > 0 && (m.Draining || !v.Alive(inc))
+}
+
+// BeginAbsences sets Absences to those that a new leader observes.
+func (v *View) BeginAbsences() {
+	v.Absences = map[string]time.Duration{}
+	for inc := range v.Members {
+		if v.MayAwait(inc) {
+			v.Absences[inc] = 0
+		}
+	}
+}
+
+// IsAwaited reports whether the shards of a job that a member owns wait for its return.
+func (v *View) IsAwaited(segment, inc string) bool {
+	r := &round{View: v}
+	r.awaited, _, _ = findAwaited(v)
+	return r.isAwaited(segment, inc)
+}
+
 // findSkewReports returns the live members that report watermarks or epochs ahead of their clocks,
 // sorted. Reports of members whose clocks are known to be skewed do not count.
 func findSkewReports(v *View) []string {

@@ -185,12 +185,12 @@ func (v *View) segments() []string {
 	return segs
 }
 
-// jobInForce returns the definition by which shards are assigned: the plan's newest one, or before
+// InForce returns the definition by which shards are assigned: the plan's newest one, or before
 // there is a plan, the stored one. Its RunOn is always that of the stored one. RunOn selects
 // instances and does not change a run, so no fire has runs of two definitions because of it. And
 // a new definition may have to wait until the fires of earlier ones are served, which no instance
 // with the earlier labels may be left to do.
-func (v *View) jobInForce(segment string) record.Job {
+func (v *View) InForce(segment string) record.Job {
 	stored, known := v.Jobs[segment]
 	p, ok := v.Plans[segment]
 	if !ok {
@@ -203,7 +203,7 @@ func (v *View) jobInForce(segment string) record.Job {
 	return job
 }
 
-// definitionInForce returns the definition of jobInForce.
+// definitionInForce returns the definition of InForce.
 func (v *View) definitionInForce(segment string) json.RawMessage {
 	if p, ok := v.Plans[segment]; ok {
 		return p.Last().Def
@@ -222,7 +222,7 @@ func (v *View) shardCount(segment string, job record.Job) int {
 // mayOwn reports whether a member that offers a job may own shards of it: it is not disabled for
 // the job, and has its labels.
 func (v *View) mayOwn(segment, inc string) bool {
-	return !v.isDisabledFor(segment, inc) && record.HasLabels(v.Members[inc].Labels, v.jobInForce(segment).RunOn)
+	return !v.isDisabledFor(segment, inc) && record.HasLabels(v.Members[inc].Labels, v.InForce(segment).RunOn)
 }
 
 // isDisabledFor reports whether a member is disabled for this job. Members that are disabled for

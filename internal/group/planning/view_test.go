@@ -77,32 +77,31 @@ func TestView_InForce(t *testing.T) {
 	a := w.Join("a", "job")
 	w.Define("job", 1, 1, `,"strategy":"average","run_on":{"zone":"east"}`)
 	t.Run("is the stored definition before there is a plan", func(t *testing.T) {
-		name, strategy := w.View.InForce("job")
-		assert.Equal(t, []string{"job", "average"}, []string{name, strategy})
+		job := w.View.InForce("job")
+		assert.Equal(t, []string{"job", "average"}, []string{job.Name, job.Strategy})
 	})
 	w.editMember(a, func(m *record.Member) { m.Labels = map[string]string{"zone": "east"} })
 	w.Settle()
 	t.Run("is that of the newest epoch, until another begins", func(t *testing.T) {
 		w.Define("job", 1, 2, "")
-		_, strategy := w.View.InForce("job")
-		assert.Equal(t, "average", strategy)
+		assert.Equal(t, "average", w.View.InForce("job").Strategy)
 	})
 	t.Run("has the labels of the stored definition, also at the same revision", func(t *testing.T) {
 		for _, revision := range []int{1, 2} {
 			w.Define("job", 1, revision, `,"run_on":{"zone":"west"}`)
-			assert.Equal(t, map[string]string{"zone": "west"}, w.View.jobInForce("job").RunOn)
+			assert.Equal(t, map[string]string{"zone": "west"}, w.View.InForce("job").RunOn)
 		}
 		w.Define("job", 1, 0, `,"run_on":{"zone":"west"}`)
-		assert.Equal(t, map[string]string{"zone": "east"}, w.View.jobInForce("job").RunOn, "not of a lower one")
+		assert.Equal(t, map[string]string{"zone": "east"}, w.View.InForce("job").RunOn, "not of a lower one")
 		delete(w.View.Jobs, "job")
-		assert.Equal(t, map[string]string{"zone": "east"}, w.View.jobInForce("job").RunOn, "nor without one")
+		assert.Equal(t, map[string]string{"zone": "east"}, w.View.InForce("job").RunOn, "nor without one")
 	})
 	t.Run("has the labels of the plan if a definition of revision 0 is deleted", func(t *testing.T) {
 		w.Define("new", 1, 0, `,"run_on":{"zone":"east"}`)
 		w.editMember(a, func(m *record.Member) { m.Jobs = []string{"new"} })
 		w.Settle()
 		delete(w.View.Jobs, "new")
-		assert.Equal(t, map[string]string{"zone": "east"}, w.View.jobInForce("new").RunOn)
+		assert.Equal(t, map[string]string{"zone": "east"}, w.View.InForce("new").RunOn)
 	})
 }
 

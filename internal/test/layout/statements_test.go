@@ -20,7 +20,7 @@ var statements = []statement{
 	{"executor", "cancelGrace + leaveTimeout", []string{"A shutdown then takes up to # more"}},
 	{"executor", "cancelGrace + leaveTimeout + deliveryTimeout", []string{"the end takes up to # more", "The end takes up to # longer"}},
 	{"executor", "defaultDrainTimeout + cancelGrace + leaveTimeout + deliveryTimeout", []string{"a shutdown takes at most..., # with observers", "a shutdown lasts at most #"}},
-	{"internal/group/member", "defaultMaxClockSkew", []string{
+	{"internal/group/claiming", "DefaultSkew", []string{
 		"`Options.MaxClockSkew` | #", "`MaxClockSkew` (#)", "MaxClockSkew (#", "MaxClockSkew is the allowed difference... Zero means #",
 	}},
 	{"executor", "defaultShards", []string{"`Job.Shards` | #", "`shards` | number, map or list | #", "into which each fire is divided... Zero means #"}},

@@ -82,7 +82,7 @@ var protected = map[string][]string{
 	"the error is settled, or one of rota": {
 		"error.Error in claimer.RetryError.Error",
 		"error.Error in claiming.Input.addFailure",
-		"error.Error in operator.explainRecords",
+		"error.Error in explain.NewRecords",
 		"error.Error in diagnosis.diagnosis.addUnreadable",
 		"error.Error in diagnosis.diagnosis.checkJobs",
 		"error.Error in elector.Elector.explainEnd",
