@@ -64,7 +64,7 @@ func (d *diagnosis) checkWaitingTriggers() {
 
 // checkLateFires reports jobs whose oldest fire or pending run is late by more than longLate.
 func (d *diagnosis) checkLateFires() {
-	if d.Compile == nil {
+	if d.Compile == nil || d.stopped || d.allDisabled {
 		return
 	}
 	for _, segment := range slices.Sorted(maps.Keys(d.Plans)) {
@@ -75,7 +75,9 @@ func (d *diagnosis) checkLateFires() {
 		if d.isExplained(p.Job) {
 			continue
 		}
-		add := func(what string) { d.add(Finding{Error, Stuck, p.Job, d.Keys.Plan(segment), what, seeProblem}) }
+		add := func(what string) {
+			d.add(Finding{Error, Stuck, p.Job, d.Keys.Plan(segment), what, adviseProblem(p.Job)})
+		}
 		if oldest := d.findLateFire(segment, p); oldest != 0 && oldest < d.Now.Add(-longLate) {
 			add(fmt.Sprintf("the oldest fire that is due is late by %v", time.Duration(d.Now-oldest).Round(time.Minute)))
 		}

@@ -67,7 +67,7 @@ func TestAbsentFleet(t *testing.T) {
 		}
 		r = f.run("doctor")
 		assert.Equal(t, exit.NotMet, r.code)
-		assert.Contains(t, r.out, "the group has no leader")
+		assert.Contains(t, r.out, "the group has 0 live instances")
 	})
 }
 
