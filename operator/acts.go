@@ -71,6 +71,9 @@ func (o *Operator) PauseUntil(ctx context.Context, job string, t time.Time) erro
 // hold pauses a job, stops its schedule, or ends both.
 func (o *Operator) hold(ctx context.Context, verb, job string, paused, stopped bool, until time.Time) error {
 	err := o.changeControl(ctx, job, func(c *record.Control, _ record.Job) (string, error) {
+		if !paused && !stopped && !c.Paused && !c.Stopped && c.Hold == (record.Hold{}) {
+			return "", errUnchanged
+		}
 		c.Paused, c.Stopped = paused, stopped
 		what := holdText(strings.TrimSuffix(verb, " of"), until)
 		c.Hold = o.newHold(paused || stopped, until, what)

@@ -49,6 +49,9 @@ func (o *Operator) setDrained(ctx context.Context, verb, instance string, draine
 	err := invalidArgument(s.validate())
 	if err == nil {
 		err = o.changeGroupControl(ctx, func(c *record.GroupControl) (string, error) {
+			if !drained && !s.overlaps(&c.Exclusion) {
+				return "", errUnchanged
+			}
 			return verb + " instance " + instance, s.setExclusion(&c.Exclusion, drained)
 		})
 	}

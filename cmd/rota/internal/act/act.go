@@ -87,14 +87,27 @@ func (c *commands) printView(cmd *cobra.Command, v screen.View) error {
 	return screen.Print(cmd.OutOrStdout(), v, c.s.Output, screen.TimesOf(c.s))
 }
 
+// noChange is the result of an act that has nothing to end: what holds of the job or instance. It is no failure.
+type noChange string
+
+func (n noChange) Error() string { return string(n) + ": nothing changed" }
+
+// orUnchanged returns the text of a verb: done, or why it has changed nothing.
+func orUnchanged(done, of string, err error) (string, error) {
+	if n, ok := errors.AsType[noChange](err); ok {
+		return of + " " + n.Error(), nil
+	}
+	return done, err
+}
+
 // eachJob calls f for each job. A failure does not prevent the next call. Done is the format of the result, with the job.
 func (c *commands) eachJob(cmd *cobra.Command, verb, done string, jobs []string, f func(context.Context, *operator.Operator, string) error) error {
 	return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
 		var errs []error
 		for _, job := range jobs {
-			err := f(ctx, op, job)
+			text, err := orUnchanged(fmt.Sprintf(done, job), job, f(ctx, op, job))
 			if err == nil {
-				err = c.print(cmd, view.Done{Verb: verb, Jobs: []string{job}, Text: fmt.Sprintf(done, job)})
+				err = c.print(cmd, view.Done{Verb: verb, Jobs: []string{job}, Text: text})
 			}
 			errs = append(errs, err)
 		}
@@ -197,10 +210,13 @@ func (c *commands) setDisabled(verb, done string, cmd *cobra.Command, set func(*
 			return &exit.Error{Code: exit.Usage, Err: err}
 		}
 		return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
-			if err := set(op, ctx, sc); err != nil {
+			v := view.Done{Verb: verb, Jobs: args, Text: done + " " + o.describe(sc.Job, sc.Shards)}
+			in, err := op.Intent(ctx, sc.Job)
+			if verb == "enable" && err == nil && in.RetiredBy.At.IsZero() && !overlaps(&sc, &in.Disabled) {
+				v.Text = o.describe(sc.Job, sc.Shards) + ": not disabled, nothing changed"
+			} else if err := set(op, ctx, sc); err != nil {
 				return err
 			}
-			v := view.Done{Verb: verb, Jobs: args, Text: done + " " + o.describe(sc.Job, sc.Shards)}
 			v.Note = describeAbsent(ctx, op, &sc)
 			return c.print(cmd, v)
 		})
@@ -208,6 +224,13 @@ func (c *commands) setDisabled(verb, done string, cmd *cobra.Command, set func(*
 	cmd.ValidArgsFunction = complete.Jobs(c.s, 1)
 	o.addFlags(cmd, c.s)
 	return settings.Limit(cmd, flags...)
+}
+
+// overlaps reports whether something of sc is disabled.
+func overlaps(sc, disabled *operator.Scope) bool {
+	return slices.ContainsFunc(sc.Shards, func(shard int) bool { return slices.Contains(disabled.Shards, shard) }) ||
+		slices.ContainsFunc(sc.Instances, func(name string) bool { return slices.Contains(disabled.Instances, name) }) ||
+		slices.ContainsFunc(sc.Hosts, func(name string) bool { return slices.Contains(disabled.Hosts, name) })
 }
 
 // describeAbsent returns a note if the scope names something that does not exist, as after a typing error. The act is stored, so

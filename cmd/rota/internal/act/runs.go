@@ -286,11 +286,19 @@ func (c *commands) undrain() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
-				if err := op.Undrain(ctx, args[0]); err != nil {
+				in, err := op.Intent(ctx, "")
+				if err != nil {
+					return err
+				}
+				text := args[0] + " is not drained: nothing changed"
+				if slices.Contains(in.Disabled.Instances, args[0]) {
+					text, err = "undrained "+args[0], op.Undrain(ctx, args[0])
+				}
+				if err != nil {
 					return err
 				}
 				note := describeMissing(ctx, op, args[0], "it may own shards when it starts")
-				return c.print(cmd, view.Done{Verb: "undrain", Text: "undrained " + args[0], Note: note})
+				return c.print(cmd, view.Done{Verb: "undrain", Text: text, Note: note})
 			})
 		},
 		ValidArgsFunction: complete.OneInstance(c.s),
