@@ -305,7 +305,7 @@ failed, or if the time is over.`,
 			err := c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) (err error) {
 				done.Trigger, err = op.Trigger(ctx, args[0], o.param, o.shards)
 				if err == nil {
-					done.Note = describePause(ctx, op, args[0])
+					done.Note = c.describeWait(ctx, op, args[0], o.shards)
 				}
 				return err
 			})
@@ -330,15 +330,30 @@ failed, or if the time is over.`,
 	return settings.Limit(cmd, flags...)
 }
 
-// describePause returns why a trigger waits, "" if the job is not paused. The trigger is stored, so a failed read
-// is no error.
-func describePause(ctx context.Context, op *operator.Operator, job string) string {
-	for _, of := range []struct{ job, what string }{{job, "the job"}, {"", "the group"}} {
-		if in, err := op.Intent(ctx, of.job); err == nil && in.Paused {
-			return view.DescribeHold(of.what, &in) + "; the run waits for the resume"
+// describeWait returns why runs of shards of a job, nil for all, do not begin now, a reason a line; "" if they may. The
+// request is stored, so a failed read is no error.
+func (c *commands) describeWait(ctx context.Context, op *operator.Operator, job string, shards []int) string {
+	var reasons []string
+	if in, err := op.Intent(ctx, job); err == nil {
+		disabled := slices.DeleteFunc(slices.Clone(in.Disabled.Shards), func(shard int) bool { return shards != nil && !slices.Contains(shards, shard) })
+		if in.Paused {
+			reasons = append(reasons, view.DescribeHold("the job", &in)+"; the run waits for the resume")
+		}
+		switch len(disabled) {
+		case 0:
+		case 1:
+			reasons = append(reasons, view.ShardsText(disabled)+" is disabled; its run waits for rota enable")
+		default:
+			reasons = append(reasons, view.ShardsText(disabled)+" are disabled; their runs wait for rota enable")
 		}
 	}
-	return ""
+	if in, err := op.Intent(ctx, ""); err == nil && in.Paused && len(reasons) == 0 {
+		reasons = append(reasons, view.DescribeHold("the group", &in)+"; the run waits for the resume")
+	}
+	if alive, err := c.s.HasLiveInstance(ctx); err == nil && !alive {
+		reasons = append(reasons, "no instance is alive; the run waits for the start of one")
+	}
+	return strings.Join(reasons, "\n")
 }
 
 // awaitTrigger waits for the end of a trigger, and fails if one of its runs did.

@@ -111,7 +111,9 @@ it. With --again, the shards run nevertheless, as new work with another key.`,
 				if err != nil {
 					return notMet(err, operator.ErrNoFailure, operator.ErrRetryRefused)
 				}
-				return c.print(cmd, describeRetry(args, r, o.Again))
+				done := describeRetry(args, r, o.Again)
+				done.Note = c.describeWait(ctx, op, args[0], r.Shards)
+				return c.print(cmd, done)
 			})
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),
@@ -202,7 +204,7 @@ Repeating it runs the fires once more. --stop drops the fires that have not begu
 					return err
 				}
 				text := fmt.Sprintf("backfills %s of %s, %d at a time", count.Of(len(fires), "fire"), args[0], o.parallel)
-				return c.print(cmd, view.Done{Verb: "backfill", Jobs: args, Fires: fires, Text: text})
+				return c.print(cmd, view.Done{Verb: "backfill", Jobs: args, Fires: fires, Text: text, Note: c.describeWait(ctx, op, args[0], nil)})
 			})
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"strings"
@@ -237,6 +238,29 @@ func TestTrigger_NamesThePauseThatItWaitsFor(t *testing.T) {
 		assert.Equal(t, "triggered poll: #3\nthe job is paused by kim; the run waits for the resume\n", f.run("trigger poll").out)
 		f.run("pause poll --schedule")
 		assert.Equal(t, "triggered poll: #4\n", f.run("trigger poll").out, "triggers run")
+	})
+}
+
+// The note of a request gives the reason why its runs do not begin.
+func TestRequests_NameWhatTheyWaitFor(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		instance := f.start("web-1", nil, executor.Job{Name: "poll", Schedule: schedule.Every(time.Hour), Shards: 3, Handler: executor.HandlerFunc(
+			func(context.Context, *executor.Run) error { return errors.New("no") })})
+		time.Sleep(61 * time.Minute)
+		f.run("disable poll --shards 1,2")
+		assert.Equal(t, "triggered poll: #1\nshards 1-2 are disabled; their runs wait for rota enable\n", f.run("trigger poll").out)
+		assert.Equal(t, "triggered poll: #2\nshard 1 is disabled; its run waits for rota enable\n", f.run("trigger poll --shards 0,1").out)
+		assert.Equal(t, "triggered poll: #3\n", f.run("trigger poll --shards 0").out)
+		f.run("enable poll --shards 1,2")
+		f.run("pause poll")
+		const paused = "the job is paused by kim; the run waits for the resume\n"
+		assert.Contains(t, f.run("retry poll --fire 01:00 --shards 2").out, ": trigger #4\n"+paused)
+		assert.Contains(t, f.run("backfill poll --from 2000-01-01T00:30:00Z --to 2000-01-01T01:01:00Z").out, paused)
+		f.run("resume poll")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.NoError(t, instance.Shutdown(ctx))
+		assert.Contains(t, f.run("trigger poll").out, "\nno instance is alive; the run waits for the start of one\n")
 	})
 }
 
