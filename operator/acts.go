@@ -101,7 +101,8 @@ func holdText(verb string, until time.Time) string {
 	return fmt.Sprintf("%s until %v", verb, record.InstantOf(until))
 }
 
-// describe names the shards, instances and hosts of s, for an act.
+// describe names the shards, instances and hosts of s, for an act. Acts on record are read by this text, also by other
+// versions, so that one shard is "shards 7".
 func (s *Scope) describe() string {
 	var parts []string
 	if len(s.Shards) > 0 {

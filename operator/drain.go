@@ -111,7 +111,7 @@ func ownsByPlan(e registry.Entry, instance string) string {
 	}
 	for inc, shards := range p.Owners {
 		if record.InstanceOf(inc) == instance && !shards.IsZero() {
-			return fmt.Sprintf("it owns shards %v of %q", shards, p.Job)
+			return fmt.Sprintf("it owns %s of %q", shards.Text(), p.Job)
 		}
 	}
 	return ""

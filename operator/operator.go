@@ -148,7 +148,7 @@ func (o *Operator) Trigger(ctx context.Context, job, param string, shards []int)
 			if err != nil {
 				return "", err
 			}
-			t.Shards, of = &set, " of shards "+set.String()
+			t.Shards, of = &set, " of "+set.Text()
 		}
 		if len(c.Triggers) >= record.MaxTriggers {
 			return "", fmt.Errorf("%w: %d", ErrTooManyTriggers, len(c.Triggers))
@@ -248,7 +248,7 @@ func (o *Operator) readResets(ctx context.Context, segment string) (uint64, erro
 // no owner and its fires stay due.
 func (o *Operator) Disable(ctx context.Context, s Scope) error {
 	if err := o.setDisabled(ctx, &s, true); err != nil {
-		return fmt.Errorf("disable in %s: %w", s.describeJob(), err)
+		return fmt.Errorf("disable for %s: %w", s.describeJob(), err)
 	}
 	return nil
 }
@@ -258,7 +258,7 @@ func (o *Operator) Disable(ctx context.Context, s Scope) error {
 // that are not disabled are ignored; if nothing of s is disabled, no act is recorded.
 func (o *Operator) Enable(ctx context.Context, s Scope) error {
 	if err := o.setDisabled(ctx, &s, false); err != nil {
-		return fmt.Errorf("enable in %s: %w", s.describeJob(), err)
+		return fmt.Errorf("enable for %s: %w", s.describeJob(), err)
 	}
 	return nil
 }

@@ -246,7 +246,7 @@ func (d *diagnosis) checkMembers() {
 		}
 		d.checkDefinitions(&m.Member, key)
 		for _, job := range slices.Sorted(maps.Keys(m.Blocked)) {
-			d.add(Finding{Error, Stuck, job, key, fmt.Sprintf("%s may not own shards %s: a handler of its earlier session has not returned", m.Name, m.Blocked[job]), "end that process"})
+			d.add(Finding{Error, Stuck, job, key, fmt.Sprintf("%s may not own %s: a handler of its earlier session has not returned", m.Name, m.Blocked[job].Text()), "end that process"})
 		}
 		for _, job := range slices.Sorted(maps.Keys(m.Waiting)) {
 			w := m.Waiting[job]
@@ -466,7 +466,7 @@ func (d *diagnosis) explainUnowned(job string, unowned shardset.Set) (why, do st
 	case d.Seat == nil:
 		return "the group has no leader", "start an instance; see elections in docs/operating/messages.md"
 	case !blocked.IsZero():
-		return fmt.Sprintf("shards %s are blocked, since handlers of earlier sessions have not returned", blocked), "end those processes"
+		return fmt.Sprintf("handlers of earlier sessions have not returned, which block %s", blocked.Text()), "end those processes"
 	}
 	return "the leader has not assigned them yet", "if it stays so, look at the leader's log"
 }

@@ -83,7 +83,7 @@ func (d *diagnosis) checkLateFires() {
 		}
 		for _, g := range p.Reruns {
 			if wait := time.Duration(g.NotBefore - d.Now); wait > longLate && wait > time.Duration(g.RetryDelay) {
-				add(fmt.Sprintf("a retry of shards %s waits until %v, longer than its delay of %v", g.Shards, g.NotBefore, time.Duration(g.RetryDelay)))
+				add(fmt.Sprintf("a retry of %s waits until %v, longer than its delay of %v", g.Shards.Text(), g.NotBefore, time.Duration(g.RetryDelay)))
 			}
 		}
 	}

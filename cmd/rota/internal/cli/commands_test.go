@@ -64,8 +64,13 @@ func TestExitCodes(t *testing.T) {
 			"jobs --state sad":                                {exit.Usage, `state is "sad"`},
 			"jobs a[":                                         {exit.Usage, "syntax error in pattern"},
 			"jobs -o xml":                                     {exit.Usage, `--output is "xml"`},
-			"job":                                             {exit.Usage, "accepts 1 arg"},
-			"jobs a b":                                        {exit.Usage, "accepts at most 1 arg"},
+			"job":                                             {exit.Usage, "0 arguments given, expected: rota job JOB"},
+			"jobs a b":                                        {exit.Usage, "2 arguments given, expected: rota jobs [GLOB]"},
+			"trigger":                                         {exit.Usage, "0 arguments given, expected: rota trigger JOB"},
+			"reset":                                           {exit.Usage, "0 arguments given, expected: rota reset JOB..."},
+			"context use":                                     {exit.Usage, "0 arguments given, expected: rota context use NAME"},
+			"retry export --fire 2100-01-01T00:00:00Z":        {exit.NotMet, "on record for 2100-01-01T00:00:00Z: it is in the future"},
+			"retry settle --fire 2000-01-01T00:20:00.5Z":      {exit.NotMet, "the schedule has no fire at that instant"},
 			"disable tenants":                                 {exit.Usage, "name --shards, --instance or --host"},
 			"disable --shards 1":                              {exit.Usage, "--shards needs a job"},
 			"trigger export --shards x":                       {exit.Usage, `invalid argument "x" for "--shards" flag: "x" is neither a shard nor a range of shards, as in 3,7-9`},
@@ -179,7 +184,7 @@ func TestExitCodes(t *testing.T) {
 			"check --min-jobs -1":                       {3, ""},
 			"check --max-late -1s":                      {3, "--max-late is -1s, below 0"},
 			"check -o json":                             {3, "--output does not apply"},
-			"check a b":                                 {3, "accepts at most 1 arg"},
+			"check a b":                                 {3, "2 arguments given, expected: rota check [GLOB]"},
 			"check ''":                                  {3, `argument 1 of "check [GLOB]" is empty`},
 			"check a[":                                  {3, ""},
 		} {
@@ -385,7 +390,7 @@ func TestDrain_ReportsTheEndOfTheWait(t *testing.T) {
 		incident(f)
 		r := f.run("drain web-2 --wait --wait-timeout 5s") // of which shard 11 of tenants runs without end
 		assert.Equal(t, exit.NotMet, r.code, r.err)
-		assert.Contains(t, r.err, "it owns shards")
+		assert.Contains(t, r.err, "it owns shard")
 		assert.Contains(t, f.run("instances").out, "web-2  n-2   disabled")
 	})
 }
