@@ -11,7 +11,7 @@ import (
 	"github.com/rota-dev/rota/operator"
 )
 
-// An act that has nothing to end says so, and is not on record.
+// An act that has nothing to end reports that, and is not on record.
 func TestActs_SayThatNothingChanged(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		incident(f)
