@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"text/template"
 	"time"
 
@@ -236,7 +237,7 @@ func (c *Cmd) Handle(ctx context.Context, r *executor.Run) error {
 	stderr.flush()
 	out.reportCut()
 	if cmd.ProcessState == nil {
-		return fmt.Errorf("run program: %w", err)
+		return fmt.Errorf("run program: %w", cmp.Or(checkDir(cmd.Dir), err))
 	}
 	if errors.Is(err, exec.ErrWaitDelay) {
 		log.Warn("program has ended, and a process that left its group holds its output open",
@@ -275,6 +276,22 @@ func (c *Cmd) command(v view) (*exec.Cmd, error) {
 	}
 	cmd.Env = slices.Concat(cmd.Env, variables) // the later of two entries applies
 	return cmd, nil
+}
+
+// checkDir returns an error if dir, the working directory of a program that has not started, cannot be used. The error of
+// os/exec names the program in that case, as if the program were missing.
+func checkDir(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return fmt.Errorf("working directory: %w", err)
+	case !info.IsDir():
+		return fmt.Errorf("working directory: %w", &os.PathError{Op: "chdir", Path: dir, Err: syscall.ENOTDIR})
+	}
+	return nil
 }
 
 // resultOf returns the result of a run whose program has ended.

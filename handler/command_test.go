@@ -222,9 +222,21 @@ func TestCommand_ThatCannotStartMayBeRetried(t *testing.T) {
 	err := Command("/no/such/program").Handle(t.Context(), run())
 	assert.ErrorIs(t, err, os.ErrNotExist)
 	assert.False(t, isPermanent(err))
-	h := Shell("exit 0")
-	h.Dir = "/no/such/directory"
-	assert.ErrorIs(t, h.Handle(t.Context(), run()), os.ErrNotExist)
+}
+
+func TestCommand_ErrorNamesAMissingDirectory(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	for dir, want := range map[string]string{
+		"/no/such/directory": "run program: working directory: stat /no/such/directory: no such file or directory",
+		file:                 "run program: working directory: chdir " + file + ": not a directory",
+	} {
+		h := Shell("exit 0")
+		h.Dir = dir
+		err := h.Handle(t.Context(), run())
+		assert.EqualError(t, err, want)
+		assert.False(t, isPermanent(err), "the directory may come back")
+	}
 }
 
 func TestCommand_RefusesNUL(t *testing.T) {

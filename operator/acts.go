@@ -71,6 +71,9 @@ func (o *Operator) PauseUntil(ctx context.Context, job string, t time.Time) erro
 // hold pauses a job, stops its schedule, or ends both.
 func (o *Operator) hold(ctx context.Context, verb, job string, paused, stopped bool, until time.Time) error {
 	err := o.changeControl(ctx, job, func(c *record.Control, _ record.Job) (string, error) {
+		if !paused && !stopped && !c.Paused && !c.Stopped && c.Hold == (record.Hold{}) {
+			return "", errUnchanged
+		}
 		c.Paused, c.Stopped = paused, stopped
 		what := holdText(strings.TrimSuffix(verb, " of"), until)
 		c.Hold = o.newHold(paused || stopped, until, what)
@@ -98,7 +101,8 @@ func holdText(verb string, until time.Time) string {
 	return fmt.Sprintf("%s until %v", verb, record.InstantOf(until))
 }
 
-// describe names the shards, instances and hosts of s, for an act.
+// describe names the shards, instances and hosts of s, for an act. Acts on record are read by this text, also by other
+// versions, so that one shard is "shards 7".
 func (s *Scope) describe() string {
 	var parts []string
 	if len(s.Shards) > 0 {

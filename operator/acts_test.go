@@ -1,6 +1,7 @@
 package operator_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -171,5 +172,37 @@ func TestOperator_PauseUntil(t *testing.T) {
 		in, err := o.Intent(t.Context(), "job")
 		require.NoError(t, err)
 		assert.False(t, in.Paused)
+	})
+}
+
+// Acts on record are few, and a call that changed nothing would hide one.
+func TestActs_CallsThatChangeNothingAreNone(t *testing.T) {
+	membertest.RunBubble(t, "and leave the records as they are", func(t *testing.T, g *membertest.Group) {
+		g.Start("a", coordtest.Def("job", 0, 4, ""))
+		op, _ := g.NewOperator()
+		for name, call := range map[string]func(context.Context) error{
+			"Resume": func(ctx context.Context) error { return op.Resume(ctx, "job") },
+			"Enable": func(ctx context.Context) error {
+				return op.Enable(ctx, operator.Scope{Job: "job", Shards: []int{1}, Hosts: []string{"h"}})
+			},
+			"Override":      func(ctx context.Context) error { return op.Override(ctx, "job", operator.Override{}) },
+			"Unretire":      func(ctx context.Context) error { return op.Unretire(ctx, "job") },
+			"ResumeGroup":   op.ResumeGroup,
+			"Undrain":       func(ctx context.Context) error { return op.Undrain(ctx, "a") },
+			"Enable of all": func(ctx context.Context) error { return op.Enable(ctx, operator.Scope{Instances: []string{"a"}}) },
+		} {
+			require.NoError(t, call(t.Context()), name)
+			for _, job := range []string{"job", ""} {
+				acts, err := op.Acts(t.Context(), job)
+				require.NoError(t, err)
+				assert.Empty(t, acts, name)
+			}
+		}
+		require.NoError(t, op.Pause(t.Context(), "job"))
+		require.NoError(t, op.Resume(t.Context(), "job"))
+		require.NoError(t, op.Resume(t.Context(), "job"))
+		acts, err := op.Acts(t.Context(), "job")
+		require.NoError(t, err)
+		assert.Len(t, acts, 2)
 	})
 }

@@ -153,7 +153,13 @@ func TestOperator_Retry(t *testing.T) {
 			_, err := o.Retry(t.Context(), "job", at, operator.RetryOptions{})
 			assert.ErrorIs(t, err, operator.ErrNoFailure)
 		}
-		_, err := o.Retry(t.Context(), "nothing", minute(1), operator.RetryOptions{})
+		_, err := o.Retry(t.Context(), "job", minute(9), operator.RetryOptions{})
+		assert.ErrorIs(t, err, operator.ErrNoFailure)
+		assert.ErrorContains(t, err, ": it is in the future")
+		_, err = o.WithCompiler(g.Members[0].Compile).Retry(t.Context(), "job", minute(1).Add(time.Nanosecond), operator.RetryOptions{})
+		assert.ErrorIs(t, err, operator.ErrNoFailure)
+		assert.ErrorContains(t, err, ": the schedule has no fire at that instant")
+		_, err = o.Retry(t.Context(), "nothing", minute(1), operator.RetryOptions{})
 		assert.ErrorIs(t, err, operator.ErrUnknownJob)
 	})
 }

@@ -36,7 +36,7 @@ func (o *Operator) Cancel(ctx context.Context, job string, shards ...int) ([]Run
 		for _, g := range found {
 			c.Cancels = c.Cancels.With(g.Shards, g.Ref.Cancel())
 		}
-		return fmt.Sprintf("cancel the runs of shards %v", found.Shards()), nil
+		return "cancel the runs of " + found.Shards().Text(), nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cancel %q: %w", job, err)

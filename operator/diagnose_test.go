@@ -146,7 +146,7 @@ func TestOperator_Diagnose(t *testing.T) {
 			{operator.FindingUnoffered, k.Plan("lonely"), "lonely", "3 of 3 shards have no owner (0-2): no live instance offers the job"},
 			{operator.FindingUnsupported, k.Member(g.Members[4].Incarnation()), "lunar", "e registers the job"},
 			{operator.FindingUnowned, k.Plan("labelled"), "labelled", "has the labels gpu=yes"},
-			{operator.FindingStuck, k.Plan("slow"), "slow", "shards 0-1 are frozen"},
+			{operator.FindingStuck, k.Plan("slow"), "slow", "shards 0-1; they move when their runs have ended"},
 		} {
 			found := find(findings, want.kind, want.key)
 			if assert.Len(t, found, 1, "%s %s in %+v", want.kind, want.key, findings) {

@@ -49,6 +49,9 @@ func (o *Operator) setDrained(ctx context.Context, verb, instance string, draine
 	err := invalidArgument(s.validate())
 	if err == nil {
 		err = o.changeGroupControl(ctx, func(c *record.GroupControl) (string, error) {
+			if !drained && !s.overlaps(&c.Exclusion) {
+				return "", errUnchanged
+			}
 			return verb + " instance " + instance, s.setExclusion(&c.Exclusion, drained)
 		})
 	}
@@ -108,7 +111,7 @@ func ownsByPlan(e registry.Entry, instance string) string {
 	}
 	for inc, shards := range p.Owners {
 		if record.InstanceOf(inc) == instance && !shards.IsZero() {
-			return fmt.Sprintf("it owns shards %v of %q", shards, p.Job)
+			return fmt.Sprintf("it owns %s of %q", shards.Text(), p.Job)
 		}
 	}
 	return ""

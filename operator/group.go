@@ -37,6 +37,9 @@ func (o *Operator) ResumeGroup(ctx context.Context) error {
 // holdGroup pauses or resumes the group.
 func (o *Operator) holdGroup(ctx context.Context, verb string, paused bool, until time.Time) error {
 	err := o.changeGroupControl(ctx, func(c *record.GroupControl) (string, error) {
+		if !paused && !c.Paused && c.Hold == (record.Hold{}) {
+			return "", errUnchanged
+		}
 		what := holdText(verb+" the group", until)
 		c.Paused, c.Hold = paused, o.newHold(paused, until, what)
 		return what, nil

@@ -148,7 +148,7 @@ func (o *Operator) Trigger(ctx context.Context, job, param string, shards []int)
 			if err != nil {
 				return "", err
 			}
-			t.Shards, of = &set, " of shards "+set.String()
+			t.Shards, of = &set, " of "+set.Text()
 		}
 		if len(c.Triggers) >= record.MaxTriggers {
 			return "", fmt.Errorf("%w: %d", ErrTooManyTriggers, len(c.Triggers))
@@ -190,7 +190,8 @@ func (o *Operator) StopSchedule(ctx context.Context, job string) error {
 
 // Resume ends a Pause or a StopSchedule. Fires count from an instant that lies MaxClockSkew in
 // the future, so that no clock of the fleet has passed it. Fires between the Pause or
-// StopSchedule and that instant are never run.
+// StopSchedule and that instant are never run. For a job that is neither paused nor stopped, Resume changes nothing and
+// records no act.
 func (o *Operator) Resume(ctx context.Context, job string) error {
 	return o.hold(ctx, "resume", job, false, false, time.Time{})
 }
@@ -247,17 +248,17 @@ func (o *Operator) readResets(ctx context.Context, segment string) (uint64, erro
 // no owner and its fires stay due.
 func (o *Operator) Disable(ctx context.Context, s Scope) error {
 	if err := o.setDisabled(ctx, &s, true); err != nil {
-		return fmt.Errorf("disable in %s: %w", s.describeJob(), err)
+		return fmt.Errorf("disable for %s: %w", s.describeJob(), err)
 	}
 	return nil
 }
 
 // Enable reverts Disable for the shards, instances and hosts of s in exactly the given Job:
 // an instance that is disabled for all jobs stays disabled when it is enabled for one. Names
-// that are not disabled are ignored.
+// that are not disabled are ignored; if nothing of s is disabled, no act is recorded.
 func (o *Operator) Enable(ctx context.Context, s Scope) error {
 	if err := o.setDisabled(ctx, &s, false); err != nil {
-		return fmt.Errorf("enable in %s: %w", s.describeJob(), err)
+		return fmt.Errorf("enable for %s: %w", s.describeJob(), err)
 	}
 	return nil
 }
@@ -294,6 +295,9 @@ func (o *Operator) setDisabled(ctx context.Context, s *Scope, disabled bool) err
 	}
 	if s.Job == "" {
 		return o.changeGroupControl(ctx, func(c *record.GroupControl) (string, error) {
+			if !disabled && !s.overlaps(&c.Exclusion) {
+				return "", errUnchanged
+			}
 			return what, s.setExclusion(&c.Exclusion, disabled)
 		})
 	}
@@ -305,6 +309,9 @@ func (o *Operator) setDisabled(ctx context.Context, s *Scope, disabled bool) err
 		shards, err := shardSetOf(s.Shards, total)
 		if err != nil {
 			return "", err
+		}
+		if !disabled && !s.overlaps(&c.Exclusion) && c.Disabled.Intersect(shards).IsZero() {
+			return "", errUnchanged
 		}
 		if c.Disabled = c.Disabled.Minus(shards); disabled {
 			c.Disabled = c.Disabled.Union(shards)
@@ -353,6 +360,14 @@ func (s *Scope) setExclusion(x *record.Exclusion, disabled bool) error {
 	return nil
 }
 
+// overlaps reports whether x has an instance or a host of s.
+func (s *Scope) overlaps(x *record.Exclusion) bool {
+	contains := func(names []string) func(string) bool {
+		return func(name string) bool { return slices.Contains(names, name) }
+	}
+	return slices.ContainsFunc(s.Instances, contains(x.Instances)) || slices.ContainsFunc(s.Hosts, contains(x.Hosts))
+}
+
 func addNames(names, more []string) []string {
 	all := slices.Concat(names, more)
 	slices.Sort(all)
@@ -374,6 +389,10 @@ func shardSetOf(numbers []int, total int) (shardset.Set, error) {
 	}
 	return set, nil
 }
+
+// errUnchanged is the error of a change that ends nothing, as nothing of it is in force: no record is written, and no act is
+// added, which would hide one of the last 32.
+var errUnchanged = errors.New("the intent stays as it is")
 
 // changeControl changes the intent for a job by compare-and-set, and adds the act, whose text change returns. It fails
 // with ErrRetiring for a job that is to be deleted, since the change would be lost with it.
@@ -404,6 +423,9 @@ func (o *Operator) changeAnyControl(ctx context.Context, job string, change func
 			return err
 		}
 		what, err := change(c, def.Job)
+		if errors.Is(err, errUnchanged) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -422,6 +444,9 @@ func (o *Operator) changeGroupControl(ctx context.Context, change func(*record.G
 			return err
 		}
 		what, err := change(c.GroupControl)
+		if errors.Is(err, errUnchanged) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}

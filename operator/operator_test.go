@@ -171,13 +171,13 @@ func TestOperator_Refuses(t *testing.T) {
 		scope operator.Scope
 		want  string
 	}{
-		"a scope that names nothing":       {operator.Scope{Job: "job"}, `in "job": no shard, instance or host is named`},
-		"shards of all jobs":               {operator.Scope{Shards: []int{0}}, "in all jobs: shards are those of one job, and none is named"},
-		"a shard that does not exist":      {operator.Scope{Job: "job", Shards: []int{4}}, `disable in "job": there is no shard 4 of 4`},
+		"a scope that names nothing":       {operator.Scope{Job: "job"}, `for "job": no shard, instance or host is named`},
+		"shards of all jobs":               {operator.Scope{Shards: []int{0}}, "for all jobs: shards are those of one job, and none is named"},
+		"a shard that does not exist":      {operator.Scope{Job: "job", Shards: []int{4}}, `disable for "job": there is no shard 4 of 4`},
 		"a shard below zero":               {operator.Scope{Job: "job", Shards: []int{-1}}, "there is no shard -1 of 4"},
 		"an invalid instance name":         {operator.Scope{Instances: []string{"a/b"}}, `instance: invalid key: name "a/b" has a slash`},
 		"a host without a name":            {operator.Scope{Hosts: []string{""}}, "host: is empty"},
-		"an unknown job":                   {operator.Scope{Job: "nothing", Shards: []int{0}}, `disable in "nothing": unknown job`},
+		"an unknown job":                   {operator.Scope{Job: "nothing", Shards: []int{0}}, `disable for "nothing": unknown job`},
 		"more instances than may be":       {operator.Scope{Instances: many}, "too many are disabled: 257, at most 256 instances and as many hosts"},
 		"more hosts of a job than may be":  {operator.Scope{Job: "job", Hosts: many}, "too many are disabled: 257"},
 		"more than may be with those that": {operator.Scope{Instances: many[:record.MaxExcluded]}, "too many are disabled: 257"},

@@ -61,6 +61,9 @@ func (o *Operator) Override(ctx context.Context, job string, ov Override) error 
 	fields, err := ov.encode()
 	if err == nil {
 		err = o.changeControl(ctx, job, func(c *record.Control, _ record.Job) (string, error) {
+			if fields == nil && c.Override == nil {
+				return "", errUnchanged
+			}
 			what := "take the override back"
 			if c.Override, c.OverriddenBy = fields, nil; fields != nil {
 				if _, _, err := o.applyOverride(ctx, job, fields); err != nil {

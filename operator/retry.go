@@ -100,7 +100,7 @@ func (o *Operator) Retry(ctx context.Context, job string, fire time.Time, option
 		}
 		d := r.decide()
 		if d.shards.IsZero() {
-			return "", d.err(at)
+			return "", d.err(r)
 		}
 		c.LastTrigger++
 		t := record.Trigger{
@@ -115,7 +115,7 @@ func (o *Operator) Retry(ctx context.Context, job string, fire time.Time, option
 			c.AddRetry(record.Retry{Trigger: t.Number, Fire: at, Work: d.work, Shards: d.shards})
 		}
 		out = RetriedRuns{Runs{Shards: shardList(d.shards), Fire: at.Time(), Trigger: t.Number, Attempt: 1}, d.more, d.refusedShards()}
-		what := fmt.Sprintf("retry %v, trigger %d of shards %v", at, t.Number, d.shards)
+		what := fmt.Sprintf("retry %v, trigger %d of %s", at, t.Number, d.shards.Text())
 		if r.again {
 			what += ", again as new work"
 		}
@@ -354,12 +354,28 @@ func (r *retry) findTotal(s int, f *record.Failure) (total int, why string) {
 	case e == nil:
 		return total, ""
 	case r.lacking:
-		return 0, "the schedule has no fire at that instant, and no failed run of that time is on record; the time of a trigger is exact to the nanosecond"
+		return 0, noSuchFire + ", and no failed run of that time is on record; " + exactTrigger
 	case !r.watermarks.Of(s).Covers(record.Ref{Epoch: e.Number, Fire: r.fire, Attempt: 1}):
 		return 0, isDue
 	default:
 		return e.Job().Shards, ""
 	}
+}
+
+const (
+	noSuchFire   = "the schedule has no fire at that instant"
+	exactTrigger = "the time of a trigger is exact to the nanosecond"
+)
+
+// explainNoFailure returns why there can be no failed run of the fire, "" if there might be one.
+func (r *retry) explainNoFailure() string {
+	switch {
+	case r.fire > r.now:
+		return ": it is in the future"
+	case r.lacking:
+		return ": " + noSuchFire + "; " + exactTrigger
+	}
+	return ""
 }
 
 // lacksFire reports whether the schedule of an epoch is known not to have the fire.
@@ -391,13 +407,13 @@ func (d *retryDecision) refusedShards() (out []RefusedRetry) {
 }
 
 // err returns the error of a retry of no shard.
-func (d *retryDecision) err(fire record.Instant) error {
+func (d *retryDecision) err(r *retry) error {
 	if len(d.reasons) == 0 {
-		return fmt.Errorf("%w for %v", ErrNoFailure, fire)
+		return fmt.Errorf("%w for %v%s", ErrNoFailure, r.fire, r.explainNoFailure())
 	}
 	var texts []string
 	for _, why := range d.reasons {
-		texts = append(texts, fmt.Sprintf("shards %v: %s", *d.refused[why], why))
+		texts = append(texts, fmt.Sprintf("%s: %s", d.refused[why].Text(), why))
 	}
-	return fmt.Errorf("%w for %v: %s", ErrRetryRefused, fire, strings.Join(texts, "; "))
+	return fmt.Errorf("%w for %v: %s", ErrRetryRefused, r.fire, strings.Join(texts, "; "))
 }

@@ -144,9 +144,9 @@ func TestRetry_Decides(t *testing.T) {
 			}
 			assert.Equal(t, c.refused, refused)
 			if d.shards.IsZero() && refused == "" {
-				require.ErrorIs(t, d.err(fire), ErrNoFailure)
+				require.ErrorIs(t, d.err(&retry{fire: fire, now: fire}), ErrNoFailure)
 			} else if d.shards.IsZero() {
-				require.ErrorIs(t, d.err(fire), ErrRetryRefused)
+				require.ErrorIs(t, d.err(&retry{fire: fire, now: fire}), ErrRetryRefused)
 			}
 		})
 	}

@@ -334,3 +334,8 @@ func BenchmarkSet_ParseTenThousand(b *testing.B) {
 		}
 	}
 }
+
+func TestSet_Text(t *testing.T) {
+	assert.Equal(t, "shard 7", Of(7).Text())
+	assert.Equal(t, "shards 0-3,7", Range(0, 4).Union(Of(7)).Text())
+}

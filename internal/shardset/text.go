@@ -13,6 +13,14 @@ func (s Set) String() string {
 	return string(text)
 }
 
+// Text returns "shard 7" or "shards 0-3,7".
+func (s Set) Text() string {
+	if s.Len() == 1 {
+		return "shard " + s.String()
+	}
+	return "shards " + s.String()
+}
+
 // MarshalText returns the text form of s: its ranges in ascending order, "0-3,7". The
 // text of an empty Set is empty. It never fails.
 func (s Set) MarshalText() ([]byte, error) { return s.AppendText(nil) }

@@ -64,12 +64,16 @@ type diagnosis struct {
 	skewed    map[string]bool // by incarnation
 	differing map[string]bool // by incarnation: clocks that are a finding of a small fleet
 	findings  []Finding
+
+	stopped     bool // no instance is alive, which is a finding
+	allDisabled bool // all live instances are disabled for all jobs, which is a finding
 }
 
 // Diagnose returns the findings, the most severe first.
 func Diagnose(r *Records) []Finding {
 	d := diagnosis{Records: r, skewed: map[string]bool{}, differing: map[string]bool{}}
 	d.checkReadable()
+	d.checkServing()
 	d.checkElection()
 	d.checkMembers()
 	d.checkLocals()
@@ -173,7 +177,7 @@ func (d *diagnosis) byLeader(does string) string {
 func (d *diagnosis) checkElection() {
 	const do = "start an instance; see elections in docs/operating/messages.md"
 	if d.Seat == nil {
-		if what := "the group has no leader, so no shard is reassigned; owners go on with theirs"; len(d.Members) > 0 || len(d.Plans) > 0 {
+		if what := "the group has no leader, so no shard is reassigned; owners go on with theirs"; !d.stopped && (len(d.Members) > 0 || len(d.Plans) > 0) {
 			d.add(Finding{Error, Leaderless, "", d.Keys.Seat(), what, do})
 		}
 		return
@@ -219,6 +223,9 @@ func (d *diagnosis) checkMembers() {
 		m, key := d.Members[inc], d.Keys.Member(inc)
 		if !d.IsLive(m.Session) {
 			f := Finding{Warning, Expired, "", key, fmt.Sprintf("the session of %s has expired, and its records are not reaped", m.Name), d.byLeader("reaps them; if it stays so, look at its log")}
+			if d.Seat == nil && d.hasLeft(inc, &m.Member) {
+				continue
+			}
 			if m.RestartGrace > 0 {
 				f.Severity, f.Do = Info, "its shards wait for its return (RestartGrace); start it again"
 			}
@@ -239,7 +246,7 @@ func (d *diagnosis) checkMembers() {
 		}
 		d.checkDefinitions(&m.Member, key)
 		for _, job := range slices.Sorted(maps.Keys(m.Blocked)) {
-			d.add(Finding{Error, Stuck, job, key, fmt.Sprintf("%s may not own shards %s: a handler of its earlier session has not returned", m.Name, m.Blocked[job]), "end that process"})
+			d.add(Finding{Error, Stuck, job, key, fmt.Sprintf("%s may not own %s: a handler of its earlier session has not returned", m.Name, m.Blocked[job].Text()), "end that process"})
 		}
 		for _, job := range slices.Sorted(maps.Keys(m.Waiting)) {
 			w := m.Waiting[job]
@@ -361,6 +368,9 @@ func (d *diagnosis) checkJobs() {
 		}
 		f := Finding{Warning, Missing, job.Name, d.Keys.Plan(segment), "the job has no plan", d.byLeader("makes one; if it stays so, look at its log")}
 		if d.countOffers(job.Name) == 0 {
+			if d.stopped {
+				continue
+			}
 			f.Severity, f.Kind, f.Do = Info, Unoffered, adviseUnoffered(job.Name)
 			f.What = "the job has no plan, since no live instance offers it"
 		}
@@ -399,8 +409,10 @@ func adviseUnoffered(job string) string {
 	return fmt.Sprintf("start a process that registers the job; if it was removed or renamed on purpose: rota retire %s", job)
 }
 
-// seeProblem is what to do about a problem of a plan.
-const seeProblem = "explain the job; docs/operating/messages.md lists the problems"
+// adviseProblem returns what to do about a problem of a plan.
+func adviseProblem(job string) string {
+	return fmt.Sprintf("rota explain %s; docs/operating/messages.md lists the problems", job)
+}
 
 // checkPlan checks the plan of a job.
 func (d *diagnosis) checkPlan(segment string, p *record.Plan) {
@@ -422,17 +434,24 @@ func (d *diagnosis) checkPlan(segment string, p *record.Plan) {
 	case !unowned.IsZero():
 		kind = Unowned
 	}
+	if !unowned.IsZero() && d.isServingProblem(problem) {
+		return // nor can a shard be frozen, whose owner is alive then
+	}
 	if !unowned.IsZero() {
-		why, do := problem, seeProblem
+		why, do := problem, adviseProblem(p.Job)
 		switch {
 		case why == "":
 			why, do = d.explainUnowned(p.Job, unowned)
 		case kind == Unoffered:
 			do = adviseUnoffered(p.Job)
+		default:
+			if enable := d.adviseDisabled(segment, p.Job); enable != "" {
+				do = enable + "; " + do
+			}
 		}
 		d.add(Finding{Error, kind, p.Job, key, fmt.Sprintf("%d of %d shards have no owner (%s): %s", unowned.Len(), total, unowned, why), do})
 	} else if problem != "" {
-		d.add(Finding{Warning, kind, p.Job, key, problem, seeProblem})
+		d.add(Finding{Warning, kind, p.Job, key, problem, adviseProblem(p.Job)})
 	}
 	d.checkFrozen(segment, p)
 }
@@ -447,7 +466,7 @@ func (d *diagnosis) explainUnowned(job string, unowned shardset.Set) (why, do st
 	case d.Seat == nil:
 		return "the group has no leader", "start an instance; see elections in docs/operating/messages.md"
 	case !blocked.IsZero():
-		return fmt.Sprintf("shards %s are blocked, since handlers of earlier sessions have not returned", blocked), "end those processes"
+		return fmt.Sprintf("handlers of earlier sessions have not returned, which block %s", blocked.Text()), "end those processes"
 	}
 	return "the leader has not assigned them yet", "if it stays so, look at the leader's log"
 }

@@ -125,7 +125,7 @@ func TestDiagnose(t *testing.T) {
 		"shards that stay frozen": {func(w *world) {
 			w.plan.Frozen = shardset.Of(2)
 			w.plan.Note(record.Decision{At: coordtest.At(3), What: "freeze 2"})
-		}, Stuck, Warning, "shards 2 are frozen"},
+		}, Stuck, Warning, "though nothing runs: shard 2;"},
 		"no record of the namespace": {func(w *world) { w.meta = nil }, Missing, Warning, "namespace is missing"},
 		"a newer namespace":          {func(w *world) { w.meta = record.Meta{Format: 9} }, Format, Error, "format 9"},
 	} {

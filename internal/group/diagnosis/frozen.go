@@ -34,14 +34,14 @@ func (d *diagnosis) checkFrozen(segment string, p *record.Plan) {
 		if idle := frozen.Minus(running); !idle.IsZero() && d.Unreadable[d.Keys.Claims(inc, segment)] == nil {
 			d.add(Finding{
 				Warning, Stuck, p.Job, key,
-				fmt.Sprintf("shards %s are frozen on %s since %v, though they run nothing: the leader has to read the claims of %s, and then moves them", idle, owner, since, owner),
+				fmt.Sprintf("frozen on %s since %v, though nothing runs: %s; the leader has to read the claims of %s, and then moves them", owner, since, idle.Text(), owner),
 				"look at the leader's log for ERROR and \"store unreachable\"; if it has no reason, restart the leader: its successor decides anew",
 			})
 		}
 		if d.holdsMove(segment, p, running, since) {
 			d.add(Finding{
 				Warning, Stuck, p.Job, key,
-				fmt.Sprintf("shards %s are frozen on %s since %v: they move when their runs have ended", running, owner, since),
+				fmt.Sprintf("frozen on %s since %v: %s; they move when their runs have ended", owner, since, running.Text()),
 				fmt.Sprintf("wait for the runs, or end them: rota cancel %s --shard %s; a long handler should return after Run.Yield is closed", p.Job, running),
 			})
 		}

@@ -43,7 +43,7 @@ func TestDiagnose_OfFrozenShards(t *testing.T) {
 		"a move that is under way": {after: time.Minute},
 		"a move while the session of a leader expires, and of its successor": {after: 100 * time.Second},
 		"an idle shard that the leader does not move": {
-			after: 2 * time.Minute, want: "shards 2 are frozen on a since 2001-09-09T01:47:00Z, though they run nothing: the leader has to read the claims of a", do: "restart the leader",
+			after: 2 * time.Minute, want: "frozen on a since 2001-09-09T01:47:00Z, though nothing runs: shard 2; the leader has to read the claims of a", do: "restart the leader",
 		},
 		"one of a job about which other things are decided all the time": {after: 2 * time.Minute, want: "since 2001-09-09T01:47:00Z", change: func(_ *testing.T, w *world) {
 			w.plan.Note(record.Decision{At: frozenAt.Add(119 * time.Second), What: "pause"})

@@ -64,7 +64,7 @@ func (d *diagnosis) checkWaitingTriggers() {
 
 // checkLateFires reports jobs whose oldest fire or pending run is late by more than longLate.
 func (d *diagnosis) checkLateFires() {
-	if d.Compile == nil {
+	if d.Compile == nil || d.stopped || d.allDisabled {
 		return
 	}
 	for _, segment := range slices.Sorted(maps.Keys(d.Plans)) {
@@ -75,13 +75,15 @@ func (d *diagnosis) checkLateFires() {
 		if d.isExplained(p.Job) {
 			continue
 		}
-		add := func(what string) { d.add(Finding{Error, Stuck, p.Job, d.Keys.Plan(segment), what, seeProblem}) }
+		add := func(what string) {
+			d.add(Finding{Error, Stuck, p.Job, d.Keys.Plan(segment), what, adviseProblem(p.Job)})
+		}
 		if oldest := d.findLateFire(segment, p); oldest != 0 && oldest < d.Now.Add(-longLate) {
 			add(fmt.Sprintf("the oldest fire that is due is late by %v", time.Duration(d.Now-oldest).Round(time.Minute)))
 		}
 		for _, g := range p.Reruns {
 			if wait := time.Duration(g.NotBefore - d.Now); wait > longLate && wait > time.Duration(g.RetryDelay) {
-				add(fmt.Sprintf("a retry of shards %s waits until %v, longer than its delay of %v", g.Shards, g.NotBefore, time.Duration(g.RetryDelay)))
+				add(fmt.Sprintf("a retry of %s waits until %v, longer than its delay of %v", g.Shards.Text(), g.NotBefore, time.Duration(g.RetryDelay)))
 			}
 		}
 	}

@@ -38,7 +38,7 @@ func TestDiagnose_ReportsJobsThatStandStill(t *testing.T) {
 		"a paused job": {minutes: 90, change: func(w *world) { w.plan.Paused = true }},
 		"a retry without an end": {minutes: 1, change: func(w *world) {
 			w.plan.Reruns = record.Runs{{Shards: shardset.Of(1), Ref: record.Ref{Epoch: 1, Fire: coordtest.At(1), Attempt: 2, NotBefore: coordtest.At(1e6), RetryDelay: record.Duration(time.Minute)}}}
-		}, want: "a retry of shards 1 waits until", sev: Error},
+		}, want: "a retry of shard 1 waits until", sev: Error},
 		"triggers near their bound": {minutes: 1, control: triggers(60, ""), want: "60 triggers wait for the leader, of at most 64", sev: Warning},
 		"more than that":            {minutes: 1, control: triggers(100, ""), want: "100 triggers wait for the leader, of at most 64", sev: Error},
 		"long parameters":           {minutes: 1, control: triggers(7, strings.Repeat("p", 8192)), want: "7 triggers wait", sev: Warning},

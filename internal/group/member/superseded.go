@@ -2,6 +2,7 @@ package member
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"log/slog"
 	"maps"
@@ -74,10 +75,14 @@ func (s *supersededDefinitions) compareDefinition(mine, theirs record.Job, own, 
 }
 
 // logNew logs the definitions that were superseded since the last call. It bounds the lines,
-// since a process that is rolled back may have many old definitions.
+// since a process that is rolled back may have many old definitions. One revision may be that of a whole file, most of which
+// has not changed: jobs whose content differs come first.
 func (s *supersededDefinitions) logNew(log *slog.Logger) {
 	added := s.unlogged
 	s.unlogged = nil
+	slices.SortStableFunc(added, func(a, b supersededDefinition) int {
+		return cmp.Compare(min(len(b.differences), 1), min(len(a.differences), 1))
+	})
 	for i := range added[:min(len(added), maxSupersededLines)] {
 		added[i].logOne(log)
 	}

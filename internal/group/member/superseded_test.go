@@ -71,6 +71,18 @@ func TestSupersededDefinitions(t *testing.T) {
 		assert.Equal(t, 1, b.Log.Count(`more definitions of this process are not in force`))
 		assert.Equal(t, 1, b.Log.Count(`count=35 `))
 	})
+	membertest.RunBubble(t, "of a stale file are logged first where the content differs", func(t *testing.T, g *membertest.Group) {
+		var high, low []string
+		for i := range 20 {
+			high = append(high, coordtest.Def(fmt.Sprintf("job-%02d", i), 2, 1, ""))
+			low = append(low, coordtest.Def(fmt.Sprintf("job-%02d", i), 1, 1+i/18, ""))
+		}
+		g.Start("a", high...)
+		b := g.Start("b", low...)
+		assert.Equal(t, 1, b.Log.Count(`job=job-18 revision=1 stored=2 differences="[shards: 2 here, 1 in force]"`))
+		assert.Equal(t, 1, b.Log.Count(`job=job-19 revision=1 stored=2 differences="[shards: 2 here, 1 in force]"`))
+		assert.Equal(t, 5, b.Log.Count(newer))
+	})
 	membertest.RunBubble(t, "are reported in the status of each member", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 1, 2, ""), coordtest.Def("other", 7, 1, ""))
 		g.Start("b", coordtest.Def("job", 2, 2, ""))

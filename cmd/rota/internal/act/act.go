@@ -87,14 +87,27 @@ func (c *commands) printView(cmd *cobra.Command, v screen.View) error {
 	return screen.Print(cmd.OutOrStdout(), v, c.s.Output, screen.TimesOf(c.s))
 }
 
+// noChange is the result of an act that has nothing to end: what holds of the job or instance. It is no failure.
+type noChange string
+
+func (n noChange) Error() string { return string(n) + ": nothing changed" }
+
+// orUnchanged returns the text of a verb: done, or why it has changed nothing.
+func orUnchanged(done, of string, err error) (string, error) {
+	if n, ok := errors.AsType[noChange](err); ok {
+		return of + " " + n.Error(), nil
+	}
+	return done, err
+}
+
 // eachJob calls f for each job. A failure does not prevent the next call. Done is the format of the result, with the job.
 func (c *commands) eachJob(cmd *cobra.Command, verb, done string, jobs []string, f func(context.Context, *operator.Operator, string) error) error {
 	return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
 		var errs []error
 		for _, job := range jobs {
-			err := f(ctx, op, job)
+			text, err := orUnchanged(fmt.Sprintf(done, job), job, f(ctx, op, job))
 			if err == nil {
-				err = c.print(cmd, view.Done{Verb: verb, Jobs: []string{job}, Text: fmt.Sprintf(done, job)})
+				err = c.print(cmd, view.Done{Verb: verb, Jobs: []string{job}, Text: text})
 			}
 			errs = append(errs, err)
 		}
@@ -197,10 +210,13 @@ func (c *commands) setDisabled(verb, done string, cmd *cobra.Command, set func(*
 			return &exit.Error{Code: exit.Usage, Err: err}
 		}
 		return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
-			if err := set(op, ctx, sc); err != nil {
+			v := view.Done{Verb: verb, Jobs: args, Text: done + " " + o.describe(sc.Job, sc.Shards)}
+			in, err := op.Intent(ctx, sc.Job)
+			if verb == "enable" && err == nil && in.RetiredBy.At.IsZero() && !overlaps(&sc, &in.Disabled) {
+				v.Text = o.describe(sc.Job, sc.Shards) + ": not disabled, nothing changed"
+			} else if err := set(op, ctx, sc); err != nil {
 				return err
 			}
-			v := view.Done{Verb: verb, Jobs: args, Text: done + " " + o.describe(sc.Job, sc.Shards)}
 			v.Note = describeAbsent(ctx, op, &sc)
 			return c.print(cmd, v)
 		})
@@ -208,6 +224,13 @@ func (c *commands) setDisabled(verb, done string, cmd *cobra.Command, set func(*
 	cmd.ValidArgsFunction = complete.Jobs(c.s, 1)
 	o.addFlags(cmd, c.s)
 	return settings.Limit(cmd, flags...)
+}
+
+// overlaps reports whether something of sc is disabled.
+func overlaps(sc, disabled *operator.Scope) bool {
+	return slices.ContainsFunc(sc.Shards, func(shard int) bool { return slices.Contains(disabled.Shards, shard) }) ||
+		slices.ContainsFunc(sc.Instances, func(name string) bool { return slices.Contains(disabled.Instances, name) }) ||
+		slices.ContainsFunc(sc.Hosts, func(name string) bool { return slices.Contains(disabled.Hosts, name) })
 }
 
 // describeAbsent returns a note if the scope names something that does not exist, as after a typing error. The act is stored, so
@@ -282,7 +305,7 @@ failed, or if the time is over.`,
 			err := c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) (err error) {
 				done.Trigger, err = op.Trigger(ctx, args[0], o.param, o.shards)
 				if err == nil {
-					done.Note = describePause(ctx, op, args[0])
+					done.Note = c.describeWait(ctx, op, args[0], o.shards)
 				}
 				return err
 			})
@@ -307,15 +330,30 @@ failed, or if the time is over.`,
 	return settings.Limit(cmd, flags...)
 }
 
-// describePause returns why a trigger waits, "" if the job is not paused. The trigger is stored, so a failed read
-// is no error.
-func describePause(ctx context.Context, op *operator.Operator, job string) string {
-	for _, of := range []struct{ job, what string }{{job, "the job"}, {"", "the group"}} {
-		if in, err := op.Intent(ctx, of.job); err == nil && in.Paused {
-			return view.DescribeHold(of.what, &in) + "; the run waits for the resume"
+// describeWait returns why runs of shards of a job, nil for all, do not begin now, a reason a line; "" if they may. The
+// request is stored, so a failed read is no error.
+func (c *commands) describeWait(ctx context.Context, op *operator.Operator, job string, shards []int) string {
+	var reasons []string
+	if in, err := op.Intent(ctx, job); err == nil {
+		disabled := slices.DeleteFunc(slices.Clone(in.Disabled.Shards), func(shard int) bool { return shards != nil && !slices.Contains(shards, shard) })
+		if in.Paused {
+			reasons = append(reasons, view.DescribeHold("the job", &in)+"; the run waits for the resume")
+		}
+		switch len(disabled) {
+		case 0:
+		case 1:
+			reasons = append(reasons, view.ShardsText(disabled)+" is disabled; its run waits for rota enable")
+		default:
+			reasons = append(reasons, view.ShardsText(disabled)+" are disabled; their runs wait for rota enable")
 		}
 	}
-	return ""
+	if in, err := op.Intent(ctx, ""); err == nil && in.Paused && len(reasons) == 0 {
+		reasons = append(reasons, view.DescribeHold("the group", &in)+"; the run waits for the resume")
+	}
+	if alive, err := c.s.HasLiveInstance(ctx); err == nil && !alive {
+		reasons = append(reasons, "no instance is alive; the run waits for the start of one")
+	}
+	return strings.Join(reasons, "\n")
 }
 
 // awaitTrigger waits for the end of a trigger, and fails if one of its runs did.

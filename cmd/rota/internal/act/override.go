@@ -79,7 +79,9 @@ func (c *commands) applyOverride(ctx context.Context, cmd *cobra.Command, op *op
 		return err
 	}
 	fields := view.OverrideFields(in.Override)
+	before := len(fields)
 	change(fields)
+	unchanged := o.clear && len(fields) == before
 	ov, err := parseOverride(fields)
 	if err != nil {
 		return &exit.Error{Code: exit.Usage, Err: err}
@@ -92,6 +94,13 @@ func (c *commands) applyOverride(ctx context.Context, cmd *cobra.Command, op *op
 		v := view.OverridePreview{Version: view.Version, Job: job, OverridePreview: p}
 		v.Fields = slices.Sorted(maps.Keys(fields))
 		return c.printView(cmd, v)
+	}
+	if unchanged && in.RetiredBy.At.IsZero() {
+		text := "the override of " + job + " has none of these fields: nothing changed"
+		if before == 0 {
+			text = job + " has no override: nothing changed"
+		}
+		return c.print(cmd, view.Done{Verb: "override", Jobs: []string{job}, Text: text})
 	}
 	if err := op.Override(ctx, job, ov); err != nil {
 		return err

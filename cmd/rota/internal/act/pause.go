@@ -134,14 +134,29 @@ stay paused.`,
 			}
 			if all {
 				return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
-					if err := op.ResumeGroup(ctx); err != nil {
+					in, err := op.Intent(ctx, "")
+					if err != nil {
 						return err
 					}
-					return c.print(cmd, view.Done{Verb: "resume", Text: "resumed the group"})
+					text := "the group is not paused: nothing changed"
+					if in.Paused {
+						text, err = "resumed the group", op.ResumeGroup(ctx)
+					}
+					if err != nil {
+						return err
+					}
+					return c.print(cmd, view.Done{Verb: "resume", Text: text})
 				})
 			}
 			return c.eachJob(cmd, "resume", "resumed %s", args, func(ctx context.Context, op *operator.Operator, job string) error {
-				return op.Resume(ctx, job)
+				in, err := op.Intent(ctx, job)
+				if err != nil || in.Paused || in.ScheduleStopped || !in.RetiredBy.At.IsZero() {
+					return op.Resume(ctx, job)
+				}
+				if group, err := op.Intent(ctx, ""); err == nil && group.Paused {
+					return noChange("is not paused itself, as the group is")
+				}
+				return noChange("is not paused")
 			})
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 0),

@@ -103,8 +103,12 @@ func (c *commands) unretire() *cobra.Command {
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.eachJob(cmd, "unretire", "unretired %s", args, func(ctx context.Context, op *operator.Operator, job string) error {
-				if _, err := op.Intent(ctx, job); err != nil { // it is deleted, or misspelt
+				in, err := op.Intent(ctx, job)
+				if err != nil { // it is deleted, or misspelt
 					return fmt.Errorf("unretire %q: %w", job, err)
+				}
+				if in.RetiredBy.At.IsZero() {
+					return noChange("is not retiring")
 				}
 				return op.Unretire(ctx, job)
 			})

@@ -112,7 +112,9 @@ it. With --again, the shards run nevertheless, as new work with another key.`,
 				if err != nil {
 					return notMet(err, operator.ErrNoFailure, operator.ErrRetryRefused)
 				}
-				return c.print(cmd, describeRetry(args, r, o.Again))
+				done := describeRetry(args, r, o.Again)
+				done.Note = c.describeWait(ctx, op, args[0], r.Shards)
+				return c.print(cmd, done)
 			})
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),
@@ -200,7 +202,7 @@ Repeating it runs the fires once more. --stop drops the fires that have not begu
 					return err
 				}
 				text := fmt.Sprintf("backfills %s of %s, %d at a time", count.Of(len(fires), "fire"), args[0], o.parallel)
-				return c.print(cmd, view.Done{Verb: "backfill", Jobs: args, Fires: fires, Text: text})
+				return c.print(cmd, view.Done{Verb: "backfill", Jobs: args, Fires: fires, Text: text, Note: c.describeWait(ctx, op, args[0], nil)})
 			})
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),
@@ -284,11 +286,19 @@ func (c *commands) undrain() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
-				if err := op.Undrain(ctx, args[0]); err != nil {
+				in, err := op.Intent(ctx, "")
+				if err != nil {
+					return err
+				}
+				text := args[0] + " is not drained: nothing changed"
+				if slices.Contains(in.Disabled.Instances, args[0]) {
+					text, err = "undrained "+args[0], op.Undrain(ctx, args[0])
+				}
+				if err != nil {
 					return err
 				}
 				note := describeMissing(ctx, op, args[0], "it may own shards when it starts")
-				return c.print(cmd, view.Done{Verb: "undrain", Text: "undrained " + args[0], Note: note})
+				return c.print(cmd, view.Done{Verb: "undrain", Text: text, Note: note})
 			})
 		},
 		ValidArgsFunction: complete.OneInstance(c.s),

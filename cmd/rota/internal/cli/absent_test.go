@@ -46,6 +46,14 @@ func TestAbsentFleet(t *testing.T) {
 			assert.Contains(t, r.err, nothing, line)
 			assert.Empty(t, r.out, line)
 		}
+		for _, line := range []string{
+			"pause tick", "resume tick", "trigger tick", "disable tick --shards 0", "override tick --clear", "retry tick --fire 01:00", "retire tick --yes",
+			"unretire tick", "cancel tick --yes", "forget tick --yes", "job tick", "shards tick", "wait tick --for idle",
+		} {
+			r := f.run(line + " -n nosuch")
+			assert.Equal(t, exit.Usage, r.code, line)
+			assert.Contains(t, r.err, nothing, line)
+		}
 		assert.Equal(t, exit.Usage, f.run("dump -n nosuch").code)
 		r := f.run("pause --all --yes -n later")
 		assert.Equal(t, exit.OK, r.code, "it may come before the first start")
@@ -67,7 +75,7 @@ func TestAbsentFleet(t *testing.T) {
 		}
 		r = f.run("doctor")
 		assert.Equal(t, exit.NotMet, r.code)
-		assert.Contains(t, r.out, "the group has no leader")
+		assert.Contains(t, r.out, "the group has 0 live instances")
 	})
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"strings"
@@ -63,8 +64,13 @@ func TestExitCodes(t *testing.T) {
 			"jobs --state sad":                                {exit.Usage, `state is "sad"`},
 			"jobs a[":                                         {exit.Usage, "syntax error in pattern"},
 			"jobs -o xml":                                     {exit.Usage, `--output is "xml"`},
-			"job":                                             {exit.Usage, "accepts 1 arg"},
-			"jobs a b":                                        {exit.Usage, "accepts at most 1 arg"},
+			"job":                                             {exit.Usage, "0 arguments given, expected: rota job JOB"},
+			"jobs a b":                                        {exit.Usage, "2 arguments given, expected: rota jobs [GLOB]"},
+			"trigger":                                         {exit.Usage, "0 arguments given, expected: rota trigger JOB"},
+			"reset":                                           {exit.Usage, "0 arguments given, expected: rota reset JOB..."},
+			"context use":                                     {exit.Usage, "0 arguments given, expected: rota context use NAME"},
+			"retry export --fire 2100-01-01T00:00:00Z":        {exit.NotMet, "on record for 2100-01-01T00:00:00Z: it is in the future"},
+			"retry settle --fire 2000-01-01T00:20:00.5Z":      {exit.NotMet, "the schedule has no fire at that instant"},
 			"disable tenants":                                 {exit.Usage, "name --shards, --instance or --host"},
 			"disable --shards 1":                              {exit.Usage, "--shards needs a job"},
 			"trigger export --shards x":                       {exit.Usage, `invalid argument "x" for "--shards" flag: "x" is neither a shard nor a range of shards, as in 3,7-9`},
@@ -179,7 +185,7 @@ func TestExitCodes(t *testing.T) {
 			"check --min-instances -1":                  {3, `invalid argument "-1" for "--min-instances" flag: it is below 0`},
 			"check --max-late -1s":                      {3, "--max-late is -1s, below 0"},
 			"check -o json":                             {3, "--output does not apply"},
-			"check a b":                                 {3, "accepts at most 1 arg"},
+			"check a b":                                 {3, "2 arguments given, expected: rota check [GLOB]"},
 			"check ''":                                  {3, `argument 1 of "check [GLOB]" is empty`},
 			"check a[":                                  {3, ""},
 		} {
@@ -238,6 +244,29 @@ func TestTrigger_NamesThePauseThatItWaitsFor(t *testing.T) {
 		assert.Equal(t, "triggered poll: #3\nthe job is paused by kim; the run waits for the resume\n", f.run("trigger poll").out)
 		f.run("pause poll --schedule")
 		assert.Equal(t, "triggered poll: #4\n", f.run("trigger poll").out, "triggers run")
+	})
+}
+
+// The note of a request gives the reason why its runs do not begin.
+func TestRequests_NameWhatTheyWaitFor(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		instance := f.start("web-1", nil, executor.Job{Name: "poll", Schedule: schedule.Every(time.Hour), Shards: 3, Handler: executor.HandlerFunc(
+			func(context.Context, *executor.Run) error { return errors.New("no") })})
+		time.Sleep(61 * time.Minute)
+		f.run("disable poll --shards 1,2")
+		assert.Equal(t, "triggered poll: #1\nshards 1-2 are disabled; their runs wait for rota enable\n", f.run("trigger poll").out)
+		assert.Equal(t, "triggered poll: #2\nshard 1 is disabled; its run waits for rota enable\n", f.run("trigger poll --shards 0,1").out)
+		assert.Equal(t, "triggered poll: #3\n", f.run("trigger poll --shards 0").out)
+		f.run("enable poll --shards 1,2")
+		f.run("pause poll")
+		const paused = "the job is paused by kim; the run waits for the resume\n"
+		assert.Contains(t, f.run("retry poll --fire 01:00 --shards 2").out, ": trigger #4\n"+paused)
+		assert.Contains(t, f.run("backfill poll --from 2000-01-01T00:30:00Z --to 2000-01-01T01:01:00Z").out, paused)
+		f.run("resume poll")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.NoError(t, instance.Shutdown(ctx))
+		assert.Contains(t, f.run("trigger poll").out, "\nno instance is alive; the run waits for the start of one\n")
 	})
 }
 
@@ -362,7 +391,7 @@ func TestDrain_ReportsTheEndOfTheWait(t *testing.T) {
 		incident(f)
 		r := f.run("drain web-2 --wait --wait-timeout 5s") // of which shard 11 of tenants runs without end
 		assert.Equal(t, exit.NotMet, r.code, r.err)
-		assert.Contains(t, r.err, "it owns shards")
+		assert.Contains(t, r.err, "it owns shard")
 		assert.Contains(t, f.run("instances").out, "web-2  n-2   disabled")
 	})
 }

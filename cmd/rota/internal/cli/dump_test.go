@@ -81,7 +81,7 @@ func TestRestore(t *testing.T) {
 		assert.Equal(t, "settle\n", f.run("jobs -n copy --state stopped -o name").out)
 		assert.Contains(t, f.run("instances -n copy").out, "hosts n-9")
 		assert.Contains(t, f.run("job tenants -n copy -o json").out, `"name": "tenants"`)
-		assert.Equal(t, "triggered export: #2\n", f.run("trigger export -n copy").out, "numbers go on")
+		assert.Equal(t, "triggered export: #2\nno instance is alive; the run waits for the start of one\n", f.run("trigger export -n copy").out, "numbers go on")
 
 		for name, text := range map[string]string{
 			"other.json": `{"a": 1}`, "newer.json": `{"version": 99, "group": "g"}`, "text.json": "no",

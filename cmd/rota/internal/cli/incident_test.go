@@ -335,9 +335,12 @@ var incidentMasks = []struct {
 	{regexp.MustCompile(`\brevision \d+`), "revision 1"},
 }
 
+// nextOfScreen is a fire that comes due about when the screen is made.
+var nextOfScreen = regexp.MustCompile(`^now|^due \S+`)
+
 // columnMasks replace cells of tables.
 var columnMasks = map[string]func(row, cell string) string{
-	"NEXT": func(row, cell string) string { return maskSpan(row, strings.Replace(cell, "now", "in 9m", 1)) },
+	"NEXT": func(row, cell string) string { return maskSpan(row, nextOfScreen.ReplaceAllString(cell, "in 9m")) },
 	"LAST": maskSpan,
 	"UP":   maskSpan,
 	"WHEN": maskSpan,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/serve"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/show"
+	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/internal/registryurl"
 )
 
@@ -148,6 +150,9 @@ func wrapCommands(c *cobra.Command, s *settings.Settings, began *bool) {
 	if c.HasParent() && !c.Runnable() {
 		c.Args, c.RunE = cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
+	if check := c.Args; check != nil {
+		c.Args = func(cmd *cobra.Command, args []string) error { return describeCount(cmd, len(args), check(cmd, args)) }
+	}
 	if run := c.RunE; run != nil {
 		c.RunE = func(cmd *cobra.Command, args []string) error {
 			if err := s.CheckLine(cmd, args); err != nil {
@@ -157,4 +162,16 @@ func wrapCommands(c *cobra.Command, s *settings.Settings, began *bool) {
 			return run(cmd, args)
 		}
 	}
+}
+
+// describeCount names the arguments in the error of cobra for a wrong number of them; it has the number only.
+func describeCount(cmd *cobra.Command, n int, err error) error {
+	if err == nil || !strings.HasPrefix(err.Error(), "accepts ") && !strings.HasPrefix(err.Error(), "requires ") {
+		return err
+	}
+	usage := cmd.Use
+	if cmd.HasParent() {
+		usage = cmd.Parent().CommandPath() + " " + usage
+	}
+	return fmt.Errorf("%s given, expected: %s", count.Of(n, "argument"), usage)
 }

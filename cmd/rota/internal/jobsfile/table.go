@@ -229,7 +229,7 @@ func makeJobFields() []field[jobSpec] {
 		key("ok_exit", listOf(exitCode()), func(s *j) *[]int { return &s.OKExit }, "none", "Exit codes that mean success, beside 0.").onlyWith(withProgram...).allowInDefaults(),
 		key("permanent_exit", listOf(exitCode()), func(s *j) *[]int { return &s.PermanentExit }, "none", "Exit codes after which a run is not retried.").onlyWith(withProgram...).allowInDefaults(),
 		key("output", logLimitShape(), func(s *j) *int { return &s.Output }, "`1MiB`",
-			"How much of the output is logged in each minute of a run. Each line counts 128 bytes more. The record `output cut` counts the lines beyond it; history and errors keep the end in any case.").onlyWith(withProgram...).allowInDefaults(),
+			"How much of the output is logged in each minute of a run. Each line counts 128 bytes more. The record `output cut` counts the lines beyond it; the history keeps the end in any case. The error of a run has the last line of standard error or, if that is empty, of standard output.").onlyWith(withProgram...).allowInDefaults(),
 
 		key("shards", shardsShape(), func(s *j) *shards { return &s.Shards }, "1",
 			"The number of runs of each fire; or a map from each shard to its parameter, `{0: Beijing, 1: Shanghai}`; or the list of the parameters."),

@@ -48,3 +48,24 @@ func (s *Settings) CheckFleet(ctx context.Context) error {
 	}
 	return err
 }
+
+// HasLiveInstance reports whether an instance of the group may be alive. Instances of all groups are listed together, and the
+// record of an older version does not name its group.
+func (s *Settings) HasLiveInstance(ctx context.Context) (bool, error) {
+	reg, err := s.Connect(ctx)
+	if err != nil {
+		return false, err
+	}
+	keys, err := record.NewKeys(s.Namespace, s.Group)
+	if err != nil {
+		return false, err
+	}
+	_, group := keys.Names()
+	l, err := reg.List(ctx, keys.Instances(), registry.ReadOptions{Fresh: true})
+	for _, e := range l.Entries {
+		if i, decodeErr := record.Decode[record.Instance](e.Value); decodeErr != nil || i.Group == group || i.Group == "" {
+			return true, nil
+		}
+	}
+	return false, err
+}

@@ -362,13 +362,16 @@ func (s *Settings) ExplainFailure(err error) error {
 }
 
 // AdviseJob adds to an error for an unknown job the job that one of the arguments probably means, or how to find the
-// jobs.
+// jobs. If the group has no fleet, it is that which is wrong, and not the name of the job.
 func (s *Settings) AdviseJob(ctx context.Context, err error, args []string) error {
 	if !errors.Is(err, operator.ErrUnknownJob) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, adviceTimeout)
 	defer cancel()
+	if note, absentErr := s.DescribeAbsence(ctx); absentErr == nil && note != "" {
+		return exit.Usagef("%w\n%s", err, note)
+	}
 	var meant []string
 	if op, opErr := s.Operator(ctx); opErr == nil {
 		names, _ := op.JobNames(ctx) // without them, the advice is the general one

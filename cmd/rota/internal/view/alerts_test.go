@@ -87,3 +87,12 @@ func TestCheck_WarnsOfTwoClocksThatDiffer(t *testing.T) {
 	st.Instances = []operator.InstanceStatus{{Instance: "a", Alive: true, Leader: true, ClockDiffers: time.Hour}}
 	assert.Equal(t, []string{"the clock of a was 1h ahead of the store's, and either may be wrong: check both"}, CheckOf(st, CheckLimits{MaxLate: time.Minute, MinJobs: 1}).Reasons)
 }
+
+// A fire that is due is not hidden by the next one.
+func TestJob_NextShowsAFireThatIsDue(t *testing.T) {
+	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	for overdue, want := range map[time.Duration]string{time.Second: "in 2s", 58 * time.Second: "due 58s", 2 * time.Minute: "late 2m"} {
+		j := jobOf(&operator.JobSummary{Shards: 1, NextFire: now.Add(2 * time.Second), Overdue: now.Add(-overdue)}, now, LateAfter)
+		assert.Equal(t, want, j.next(Times{Now: now, Mode: "relative"}))
+	}
+}

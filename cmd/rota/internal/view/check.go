@@ -1,7 +1,9 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,19 +24,20 @@ type Check struct {
 	Version int       `json:"version"`
 	At      time.Time `json:"at"`
 	Group
-	Code    int       `json:"code"`
-	Result  string    `json:"result"` // ok, warning, critical or unknown
-	Reasons []string  `json:"reasons"`
-	Jobs    []Job     `json:"jobs"` // those that are not ok
-	Live    int       `json:"live_instances"`
-	Total   int       `json:"total"`
-	Late    int       `json:"late"`
-	Failing int       `json:"failing"`
-	Unowned int       `json:"unowned"`
-	Paused  int       `json:"paused"`
-	MaxLate float64   `json:"max_late_seconds"`
-	Lates   []JobLate `json:"-"`
-	failed  bool      // the group could not be read
+	Code    int           `json:"code"`
+	Result  string        `json:"result"` // ok, warning, critical or unknown
+	Reasons []string      `json:"reasons"`
+	Jobs    []Job         `json:"jobs"` // those that are not ok
+	Live    int           `json:"live_instances"`
+	Total   int           `json:"total"`
+	Late    int           `json:"late"`
+	Failing int           `json:"failing"`
+	Unowned int           `json:"unowned"`
+	Paused  int           `json:"paused"`
+	MaxLate float64       `json:"max_late_seconds"`
+	Lates   []JobLate     `json:"-"`
+	limit   time.Duration // CheckLimits.MaxLate
+	failed  bool          // the group could not be read
 }
 
 // CheckLimits are the limits that a group must keep to pass a check.
@@ -53,13 +56,14 @@ type JobLate struct {
 
 var results = []string{"ok", "warning", "critical", "unknown"}
 
-// CheckOf checks a group. The reasons for its result come first, those of the group before those of its jobs. A job whose
+// CheckOf checks a group. The reasons for its result come first, those of the group before those of its jobs, and of jobs
+// the gravest. A job whose
 // fire has been due for longer than MaxLate is critical, and so are fewer jobs or live instances than the least number,
 // and a group with jobs and no leader. Failing jobs, problems, shards without an owner and wrong clocks are warnings. A
 // shard whose owner has expired is not: that is usual during a restart. If no job was checked and there should be one,
 // the result is unknown: a monitor that names a wrong namespace sees the same.
 func CheckOf(st operator.GroupStatus, l CheckLimits) Check {
-	v := Check{Version: Version, At: st.At, Group: groupOf(&st)}
+	v := Check{Version: Version, At: st.At, Group: groupOf(&st), limit: l.MaxLate}
 	reasons := map[int][]string{} // by code, since a monitor shows the first ones only
 	raise := func(code int, format string, args ...any) {
 		v.Code = max(v.Code, code)
@@ -96,33 +100,6 @@ func CheckOf(st operator.GroupStatus, l CheckLimits) Check {
 	if text := describeUnoffered(checked); text != "" {
 		raise(CheckWarning, "%s", text)
 	}
-	for i := range st.Jobs {
-		j := jobOf(&st.Jobs[i], st.At, l.MaxLate)
-		if !chosen[j.Job] {
-			continue
-		}
-		late := 0.0
-		if !j.Overdue.IsZero() {
-			late = st.At.Sub(j.Overdue).Seconds()
-		}
-		v.MaxLate = max(v.MaxLate, late)
-		v.Lates = append(v.Lates, JobLate{j.Job, late})
-		switch j.State {
-		case OK, Paused, Retiring, Stopped, New, Expired: // a shard of an expired owner is late, in time
-		case Late:
-			raise(CheckCritical, "%s has been due for %s: %s", j.Job, Span(st.At.Sub(j.Overdue)), j.reason(v.Leader))
-		default:
-			raise(CheckWarning, "%s: %s", j.Job, j.reason(v.Leader))
-		}
-		for state, n := range map[string]*int{Late: &v.Late, Failing: &v.Failing, Unowned: &v.Unowned, Paused: &v.Paused} {
-			if has(j.States, state) {
-				*n++
-			}
-		}
-		if j.State != OK {
-			v.Jobs = append(v.Jobs, j)
-		}
-	}
 	for i := range st.Instances {
 		switch in := &st.Instances[i]; {
 		case in.Skew != 0:
@@ -134,11 +111,52 @@ func CheckOf(st operator.GroupStatus, l CheckLimits) Check {
 	for _, key := range st.Unreadable {
 		raise(CheckWarning, "%s cannot be read", key)
 	}
+	var bad []Job
+	for i := range st.Jobs {
+		j := jobOf(&st.Jobs[i], st.At, l.MaxLate)
+		if !chosen[j.Job] {
+			continue
+		}
+		late := overdueFor(&j, st.At).Seconds()
+		v.MaxLate = max(v.MaxLate, late)
+		v.Lates = append(v.Lates, JobLate{j.Job, late})
+		switch j.State {
+		case OK, Paused, Retiring, Stopped, New, Expired: // a shard of an expired owner is late, in time
+		default:
+			bad = append(bad, j)
+		}
+		for state, n := range map[string]*int{Late: &v.Late, Failing: &v.Failing, Unowned: &v.Unowned, Paused: &v.Paused} {
+			if has(j.States, state) {
+				*n++
+			}
+		}
+		if j.State != OK {
+			v.Jobs = append(v.Jobs, j)
+		}
+	}
+	slices.SortStableFunc(bad, func(a, b Job) int { // a monitor cuts the text
+		return cmp.Or(cmp.Compare(slices.Index(JobStates, a.State), slices.Index(JobStates, b.State)), cmp.Compare(overdueFor(&b, st.At), overdueFor(&a, st.At)))
+	})
+	for i := range bad {
+		if j := &bad[i]; j.State == Late {
+			raise(CheckCritical, "%s has been due for %s: %s", j.Job, Span(st.At.Sub(j.Overdue)), j.reason(v.Leader))
+		} else {
+			raise(CheckWarning, "%s: %s", j.Job, j.reason(v.Leader))
+		}
+	}
 	for code := v.Code; code > CheckOK; code-- {
 		v.Reasons = append(v.Reasons, reasons[code]...)
 	}
 	v.Result = results[v.Code]
 	return v
+}
+
+// overdueFor returns for how long the oldest fire of a job has been due, zero if none is.
+func overdueFor(j *Job, now time.Time) time.Duration {
+	if j.Overdue.IsZero() {
+		return 0
+	}
+	return now.Sub(j.Overdue)
 }
 
 // AddLoss makes the check critical because of a loss of records that no operator has acknowledged; nil is none.
@@ -188,7 +206,8 @@ func CheckFailed(err error, now time.Time) Check {
 	return Check{failed: true, Version: Version, At: now, Code: CheckUnknown, Result: results[CheckUnknown], Reasons: []string{text}}
 }
 
-// Nagios returns the line of a Nagios plugin, with performance data after the bar.
+// Nagios returns the line of a Nagios plugin, with performance data after the bar. The limit of max_late, above which jobs
+// count as late, is its threshold.
 func (v Check) Nagios() string {
 	text := fmt.Sprintf("%s of %s/%s", count.Of(v.Total, "job"), v.Namespace, v.Name)
 	if len(v.Reasons) > 0 {
@@ -198,10 +217,14 @@ func (v Check) Nagios() string {
 			text += fmt.Sprintf("; and %d more", more)
 		}
 	}
+	threshold := "" // critical; there is none for a warning
+	if !v.failed {
+		threshold = fmt.Sprintf(";;%g", v.limit.Seconds())
+	}
 	// A bar would end the text.
 	text = strings.ReplaceAll(text, "|", "/")
-	return fmt.Sprintf("ROTA %s - %s | jobs=%d instances=%d late=%d failing=%d unowned=%d paused=%d max_late=%.0fs",
-		strings.ToUpper(v.Result), text, v.Total, v.Live, v.Late, v.Failing, v.Unowned, v.Paused, v.MaxLate)
+	return fmt.Sprintf("ROTA %s - %s | jobs=%d instances=%d late=%d failing=%d unowned=%d paused=%d max_late=%.0fs%s",
+		strings.ToUpper(v.Result), text, v.Total, v.Live, v.Late, v.Failing, v.Unowned, v.Paused, v.MaxLate, threshold)
 }
 
 // Prometheus returns the check in the text format, for the textfile collector of the node exporter. The

@@ -42,14 +42,16 @@ func InstancesOf(st operator.GroupStatus) Instances {
 
 // stateOf returns what is remarkable about an instance, or ok.
 func stateOf(i *operator.InstanceStatus) string {
+	hasLeft := !i.Alive && i.Draining && i.Running == 0 // in order, and no leader has reaped its records
 	var states []string
 	for _, s := range []struct {
 		holds bool
 		name  string
 	}{
 		{i.Leader, "leader"},
-		{!i.Alive, "expired"},
-		{i.Draining, "draining"},
+		{hasLeft, "left"},
+		{!i.Alive && !hasLeft, "expired"},
+		{i.Draining && !hasLeft, "draining"},
 		{i.Disabled, "disabled"},
 		{i.Skew != 0, "skewed"},
 		{i.ClockDiffers != 0, "clock differs"},

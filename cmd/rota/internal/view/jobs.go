@@ -190,10 +190,16 @@ func untilText(at time.Time, t Times) string {
 	return " until " + t.At(at)
 }
 
+// usualDelay is how long a fire may be due before it shows: a claim takes a moment.
+const usualDelay = 5 * time.Second
+
 // next returns the next fire, or how long one is due.
 func (j *Job) next(t Times) string {
-	if has(j.States, Late) {
-		return "late " + Span(t.Now.Sub(j.Overdue))
+	switch due := overdueFor(j, t.Now); {
+	case has(j.States, Late):
+		return "late " + Span(due)
+	case due >= usualDelay:
+		return "due " + Span(due)
 	}
 	if !j.NextFire.IsZero() && !j.NextFire.After(t.Now) { // it has come due since the group was read
 		return "now"

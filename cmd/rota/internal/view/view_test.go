@@ -89,6 +89,8 @@ func TestInstanceStates(t *testing.T) {
 	for want, i := range map[string]operator.InstanceStatus{
 		"ok":                                   {Alive: true},
 		"leader":                               {Alive: true, Leader: true},
+		"left":                                 {Draining: true},
+		"expired, draining":                    {Draining: true, Running: 1},
 		"leader, draining":                     {Alive: true, Leader: true, Draining: true},
 		"expired":                              {},
 		"disabled, skewed":                     {Alive: true, Disabled: true, Skew: -7300 * time.Millisecond},
