@@ -27,8 +27,10 @@ func TestCheckOf_NamesTheGravestReasonsFirst(t *testing.T) {
 	st := operator.GroupStatus{
 		At: now, Leader: operator.LeaderStatus{Instance: "a"}, Instances: []operator.InstanceStatus{{Instance: "a", Alive: true, Skew: time.Minute}},
 		Jobs: []operator.JobSummary{
-			{Job: "big", Shards: 1, Failing: []int{0}}, {Job: "fail", Shards: 1, Failing: []int{0}},
-			{Job: "label", Shards: 1, Unowned: 1, Overdue: now.Add(-70 * time.Second)}, {Job: "odd", Shards: 1, Problem: "strategy fails"},
+			{Job: "big", Shards: 1, Failing: []int{0}},
+			{Job: "fail", Shards: 1, Failing: []int{0}},
+			{Job: "label", Shards: 1, Unowned: 1, Overdue: now.Add(-70 * time.Second)},
+			{Job: "odd", Shards: 1, Problem: "strategy fails"},
 		},
 	}
 	c := CheckOf(st, CheckLimits{MaxLate: 5 * time.Minute})
