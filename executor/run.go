@@ -163,7 +163,7 @@ func (r Reason) String() string {
 // returns, such as after a timeout.
 type gate struct {
 	ctx context.Context // the run's
-	run interface{ newAccess() *ownership.Access }
+	run *claimedRun
 
 	mu     mutex.Mutex
 	owned  *ownership.Access // nil before the first use
