@@ -94,25 +94,22 @@ func (c *Claimer) yieldShards(j *JobState, running shardset.Set) {
 		return
 	}
 	for _, g := range j.Claims.Running {
-		for s := range j.Plan.Cancels.Naming(g.Shards.Intersect(running), g.Ref).All() {
-			c.Work.Yield(j.Claims.Job, s, ErrCancelled)
-		}
+		c.yield(j, j.Plan.Cancels.Naming(g.Shards.Intersect(running), g.Ref), ErrCancelled)
 	}
-	for s := range running.Intersect(j.Plan.Frozen).All() {
-		c.Work.Yield(j.Claims.Job, s, ErrMoving)
-	}
-	for s := range running.Intersect(j.Plan.Disabled).All() {
-		c.Work.Yield(j.Claims.Job, s, ErrDisabled)
-	}
+	c.yield(j, running.Intersect(j.Plan.Frozen), ErrMoving)
+	c.yield(j, running.Intersect(j.Plan.Disabled), ErrDisabled)
 	if j.Plan.Paused {
-		for s := range j.Claims.Running.Shards().Intersect(running).All() {
-			c.Work.Yield(j.Claims.Job, s, ErrPaused)
-		}
+		c.yield(j, running.Intersect(j.Claims.Running.Shards()), ErrPaused)
 		return
 	}
 	outdated, _ := claiming.FindOutdated(j.Plan, j.Claims.Running, record.InstantOf(c.Clock()))
-	for s := range outdated.Intersect(running).All() {
-		c.Work.Yield(j.Claims.Job, s, ErrNewDefinition)
+	c.yield(j, running.Intersect(outdated), ErrNewDefinition)
+}
+
+// yield asks the Work to yield shards.
+func (c *Claimer) yield(j *JobState, shards shardset.Set, cause error) {
+	for s := range shards.All() {
+		c.Work.Yield(j.Claims.Job, s, cause)
 	}
 }
 

@@ -124,12 +124,8 @@ func (c *Claimer) decide(j *JobState, clock time.Time) *PendingWrite {
 	out := &e.decision
 	c.agenda.schedule(j, out.Wake)
 	c.setAwaited(j, out.Awaited)
-	for s := range out.Overrun.All() {
-		c.Work.Yield(j.Claims.Job, s, ErrOverlap)
-	}
-	for s := range out.Outdated.All() {
-		c.Work.Yield(j.Claims.Job, s, ErrNewDefinition)
-	}
+	c.yield(j, out.Overrun, ErrOverlap)
+	c.yield(j, out.Outdated, ErrNewDefinition)
 	c.reportAhead(j, out.Ahead)
 	if !out.Changed {
 		return nil
