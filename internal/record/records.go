@@ -25,6 +25,10 @@ type Instance struct {
 	Started Instant            `json:"started,omitzero"`
 }
 
+// MayBeIn reports whether i may be an instance of a group. Instances of all groups are listed together, and the record of an
+// older version, or one that cannot be read, does not name its group.
+func (i *Instance) MayBeIn(group string) bool { return i.Group == group || i.Group == "" }
+
 // Leader names the leader. The number of the commit that wrote it is the term.
 type Leader struct {
 	Incarnation string             `json:"incarnation"`

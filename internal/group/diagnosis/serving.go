@@ -36,12 +36,11 @@ func (d *diagnosis) checkServing() {
 	})
 }
 
-// hasLiveInstance reports whether an instance of the group may be alive. Instances of all groups are listed together, and the
-// record of an older version, or one that cannot be read, does not name its group.
+// hasLiveInstance reports whether an instance of the group may be alive.
 func (d *diagnosis) hasLiveInstance() bool {
 	_, group := d.Keys.Names()
 	for _, i := range d.Live {
-		if i.Group == group || i.Group == "" {
+		if i.MayBeIn(group) {
 			return true
 		}
 	}

@@ -49,8 +49,7 @@ func (s *Settings) CheckFleet(ctx context.Context) error {
 	return err
 }
 
-// HasLiveInstance reports whether an instance of the group may be alive. Instances of all groups are listed together, and the
-// record of an older version does not name its group.
+// HasLiveInstance reports whether an instance of the group may be alive.
 func (s *Settings) HasLiveInstance(ctx context.Context) (bool, error) {
 	reg, err := s.Connect(ctx)
 	if err != nil {
@@ -63,7 +62,7 @@ func (s *Settings) HasLiveInstance(ctx context.Context) (bool, error) {
 	_, group := keys.Names()
 	l, err := reg.List(ctx, keys.Instances(), registry.ReadOptions{Fresh: true})
 	for _, e := range l.Entries {
-		if i, decodeErr := record.Decode[record.Instance](e.Value); decodeErr != nil || i.Group == group || i.Group == "" {
+		if i, decodeErr := record.Decode[record.Instance](e.Value); decodeErr != nil || i.MayBeIn(group) {
 			return true, nil
 		}
 	}
