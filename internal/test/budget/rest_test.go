@@ -2,8 +2,8 @@ package budget_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"math"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"testing"

@@ -36,7 +36,7 @@ var reach = []struct {
 	{"rotatest", []string{"registry", "registry/memory", "schedule", "operator", "coordinator", "executor", "internal/onecpu", "internal/record", "internal/shardset"}},
 
 	{"cmd/rota/internal/importing", []string{
-		"schedule", "executor", "handler", "internal/count", "internal/scheduletext", "cmd/rota/internal/exit", "cmd/rota/internal/settings", "cmd/rota/internal/shell",
+		"schedule", "executor", "handler", "internal/count", "internal/scheduletext", "cmd/rota/internal/exit", "cmd/rota/internal/settings", "internal/shell",
 		"github.com/go-zookeeper/zk", "github.com/spf13/cobra", "go.yaml.in/yaml/v3",
 	}},
 	{"cmd/rota/internal/importing/imported/...", []string{"schedule", "executor", "handler"}},
@@ -56,6 +56,7 @@ var reach = []struct {
 	{"internal/scheduletext", []string{"internal/jobname"}},
 	{"internal/record", []string{"registry", "internal/jobname", "internal/scheduletext", "internal/shardset"}},
 	{"internal/contain", []string{"internal/mutex"}},
+	{"internal/view", []string{"registry", "operator", "history", "internal/count", "internal/shell"}},
 	{"internal/...", []string{"registry"}},
 	{"cmd/...", []string{
 		"registry/...", "schedule", "operator", "coordinator", "coordinator/strategy", "executor", "handler", "history", "rotaprom", "internal/...", "cmd/rota/internal/...", "cmd/rota/rotacmd",

@@ -61,7 +61,7 @@ var statements = []statement{
 		"cmd/rota/internal/serve", "executor.defaultDrainTimeout + executor.cancelGrace + executor.leaveTimeout + executor.deliveryTimeout + historyCloseTimeout + time.Second",
 		[]string{"a shutdown takes at most..., # with a history"},
 	},
-	{"cmd/rota/internal/view", "LateAfter", []string{"a fire has been due for longer than # (LATE)"}},
+	{"internal/view", "LateAfter", []string{"a fire has been due for longer than # (LATE)"}},
 	{"cmd/rota/internal/serve", "portTimeout", []string{"closes a connection that takes more than #"}},
 	{"cmd/rota/internal/serve", "maxConnections", []string{"of more than # connections"}},
 	{"cmd/rota/internal/secret", "MinLength", []string{"Values of at least # that `rota run` has read", "values of `from_file` and `from_env` of at least #"}},

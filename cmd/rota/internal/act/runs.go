@@ -16,8 +16,8 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/runhistory"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/show"
-	"github.com/rota-dev/rota/cmd/rota/internal/view"
 	"github.com/rota-dev/rota/internal/count"
+	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 )

@@ -21,10 +21,10 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
-	"github.com/rota-dev/rota/cmd/rota/internal/view"
 	"github.com/rota-dev/rota/conformance/child"
 	"github.com/rota-dev/rota/internal/test/testserver"
 	"github.com/rota-dev/rota/internal/test/testserver/servertest"
+	"github.com/rota-dev/rota/internal/view"
 )
 
 // TestIncident_OnServers plays an incident in a fleet of rota run processes, with four faults at a time and

@@ -16,9 +16,9 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/screen"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
-	"github.com/rota-dev/rota/cmd/rota/internal/view"
 	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/registry"
 )
 

@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/rota-dev/rota/cmd/rota/internal/shell"
+	"github.com/rota-dev/rota/internal/shell"
 	"github.com/rota-dev/rota/schedule"
 )
 

@@ -22,9 +22,9 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/jobsfile"
 	"github.com/rota-dev/rota/cmd/rota/internal/screen"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
-	"github.com/rota-dev/rota/cmd/rota/internal/shell"
-	"github.com/rota-dev/rota/cmd/rota/internal/view"
 	"github.com/rota-dev/rota/history"
+	"github.com/rota-dev/rota/internal/shell"
+	"github.com/rota-dev/rota/internal/view"
 )
 
 // Commands returns the commands.

@@ -10,7 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/rota-dev/rota/cmd/rota/internal/view"
+	"github.com/rota-dev/rota/internal/view"
 )
 
 // View is what a command shows.

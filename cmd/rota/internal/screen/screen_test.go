@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/rota-dev/rota/cmd/rota/internal/view"
+	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
 )
 

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
-	"github.com/rota-dev/rota/cmd/rota/internal/view"
+	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 )

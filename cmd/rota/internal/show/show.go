@@ -13,8 +13,8 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/screen"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
-	"github.com/rota-dev/rota/cmd/rota/internal/view"
 	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/schedule"
 )

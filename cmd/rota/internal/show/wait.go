@@ -12,7 +12,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/complete"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
-	"github.com/rota-dev/rota/cmd/rota/internal/view"
+	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 )

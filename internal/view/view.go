@@ -1,4 +1,4 @@
-// Package view turns snapshots of a fleet into what a screen shows: data with stable JSON names, and
+// Package view turns snapshots of a fleet into what a screen or page shows: data with stable JSON names, and
 // tables of texts. It prints nothing, so other front ends can show the same.
 package view
 

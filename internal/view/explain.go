@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/cmd/rota/internal/shell"
+	"github.com/rota-dev/rota/internal/shell"
 	"github.com/rota-dev/rota/operator"
 )
 
