@@ -31,7 +31,8 @@ var Verbs = []Verb{
 	{Name: "resume", On: OnJob, Short: "End the pause of the job", Do: resume},
 	{Name: "retry", On: OnJob, Short: "Run the failed shards of a fire again", Do: retry, Fields: []Field{
 		{Name: "fire", Kind: Instant, Label: "Fire", Help: "the instant of the fire, in UTC", Required: true},
-		{Name: "shards", Kind: Shards, Label: "Shards", Help: "empty for those that failed"}, paramField,
+		{Name: "shards", Kind: Shards, Label: "Shards", Help: "empty for those that failed"},
+		paramField,
 		{Name: "again", Kind: Switch, Label: "As new work", Help: "also if the work is pending or done, with another key"},
 	}},
 	{Name: "backfill", On: OnJob, Short: "Run the past fires of the schedule in a window", Do: backfill, Fields: []Field{
