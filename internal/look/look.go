@@ -1,5 +1,5 @@
-// Package look reads what the looks of the command and of the HTTP API show, and fills their views, so that both give the same
-// answers. It changes nothing; package acts does.
+// Package look fills the views of the command and of the HTTP API, so that both give the same answers. It changes nothing; package
+// acts does.
 package look
 
 import (
