@@ -222,13 +222,16 @@ type paging struct {
 
 // pageOf returns the page of a list.
 func pageOf[T any](c *call, p paging, list []T) []T {
-	c.total = len(list)
+	c.setPage(p, len(list))
 	from := min((p.Page-1)*p.Limit, len(list))
-	to := min(from+p.Limit, len(list))
-	if to < len(list) {
+	return list[from:min(from+p.Limit, len(list))]
+}
+
+// setPage records of which list the answer is a page.
+func (c *call) setPage(p paging, total int) {
+	if c.total = total; p.Page*p.Limit < total {
 		c.nextPage = p.Page + 1
 	}
-	return list[from:to]
 }
 
 // job returns the job that the path names.

@@ -110,8 +110,9 @@ func readJobs(c *call, q jobsQuery) (view.Jobs, error) {
 	if err != nil {
 		return view.Jobs{}, err
 	}
-	v := view.JobsOf(st, view.JobsFilter{Glob: string(q.Glob), State: string(q.State)})
-	v.Jobs = pageOf(c, q.paging, v.Jobs)
+	from := (q.Page - 1) * q.Limit
+	v, total := view.JobsPage(st, view.JobsFilter{Glob: string(q.Glob), State: string(q.State)}, from, from+q.Limit)
+	c.setPage(q.paging, total)
 	return v, nil
 }
 

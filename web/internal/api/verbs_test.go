@@ -21,7 +21,10 @@ var verbs = []acts.Verb{
 		return view.Done{Verb: "pause", Jobs: []string{r.Job}, Text: "paused"}, op.Pause(ctx, r.Job)
 	}},
 	{Name: "retry", On: acts.OnJob, Short: "Retry a fire", Fields: []acts.Field{{Name: "fire", Label: "Fire", Required: true}, {Name: "shards", Label: "Shards"}, {Name: "again", Label: "Again"}}, Do: func(ctx context.Context, op *operator.Operator, r acts.Request) (view.Done, error) {
-		return view.Done{Verb: "retry", Jobs: []string{r.Job}, Text: "retried"}, func() error { _, err := op.Retry(ctx, r.Job, r.Fire, operator.RetryOptions{Shards: r.Shards}); return err }()
+		return view.Done{Verb: "retry", Jobs: []string{r.Job}, Text: "retried"}, func() error {
+			_, err := op.Retry(ctx, r.Job, r.Fire, operator.RetryOptions{Shards: r.Shards})
+			return err
+		}()
 	}},
 	{Name: "reset", On: acts.OnJob, Short: "Reset", Do: func(ctx context.Context, op *operator.Operator, r acts.Request) (view.Done, error) {
 		return view.Done{Verb: "reset", Jobs: []string{r.Job}, Text: "reset"}, op.Reset(ctx, r.Job)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"path"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -60,7 +61,9 @@ func (h *hub) open(ctx context.Context) (chan []jobChange, error) {
 		}
 		run, stop := context.WithCancel(context.WithoutCancel(ctx))
 		h.stop = stop
-		go h.run(run, jobsByName(st))
+		c := &comparison{jobs: st.Jobs}
+		c.update(st) // for the states
+		go h.run(run, c)
 	}
 	stream := make(chan []jobChange, maxWaiting)
 	h.streams[stream] = true
@@ -87,25 +90,15 @@ func (h *hub) remove(stream chan []jobChange) {
 	}
 }
 
-func jobsByName(st operator.GroupStatus) map[string]view.Job {
-	jobs := make(map[string]view.Job, len(st.Jobs))
-	for _, j := range view.JobsOf(st, view.JobsFilter{}).Jobs {
-		jobs[j.Job] = j
-	}
-	return jobs
-}
-
-// run compares the group with last, until ctx ends.
-func (h *hub) run(ctx context.Context, last map[string]view.Job) {
+// run compares the group with what it was, until ctx ends.
+func (h *hub) run(ctx context.Context, last *comparison) {
 	for {
 		var changed <-chan struct{}
 		if h.changed != nil {
 			changed = h.changed()
 		}
 		if st, err := h.snapshot(ctx); err == nil { // without an answer, the next one has the changes
-			now := jobsByName(st)
-			h.publish(ctx, changesOf(last, now))
-			last = now
+			h.publish(ctx, last.update(st))
 		}
 		if !wait(ctx, lookEvery, nil) || !wait(ctx, lookAnyway-lookEvery, changed) {
 			return
@@ -124,20 +117,62 @@ func wait(ctx context.Context, d time.Duration, early <-chan struct{}) bool {
 	return true
 }
 
-// changesOf returns the jobs that differ.
-func changesOf(before, now map[string]view.Job) (changes []jobChange) {
-	for name, j := range now {
-		if old, known := before[name]; !known || !reflect.DeepEqual(old, j) {
-			changes = append(changes, jobChange{name, "job", lineOf(j), lineOf(view.Conceal(j))})
+// comparison finds the jobs that have changed. Of 10,000 jobs, few do, so only those are described.
+type comparison struct {
+	jobs   []operator.JobSummary // sorted by name
+	states map[string][]string   // of jobs with a due fire: they become late although no record changes
+}
+
+// update returns the changes since the last call.
+func (c *comparison) update(st operator.GroupStatus) (changes []jobChange) {
+	var differ []operator.JobSummary
+	isNew := map[string]bool{}
+	old := c.jobs
+	removed := func(until string) {
+		for ; len(old) > 0 && (until == "" || old[0].Job < until); old = old[1:] {
+			line := lineOf(removedJob{old[0].Job})
+			changes = append(changes, jobChange{old[0].Job, "removed", line, line})
 		}
 	}
-	for name := range before {
-		if _, known := now[name]; !known {
-			line := lineOf(removedJob{name})
-			changes = append(changes, jobChange{name, "removed", line, line})
+	for i := range st.Jobs {
+		j := &st.Jobs[i]
+		removed(j.Job)
+		same := len(old) > 0 && old[0].Job == j.Job && sameSummary(&old[0], j)
+		if len(old) > 0 && old[0].Job == j.Job {
+			old = old[1:]
+		}
+		if !same || !j.Overdue.IsZero() {
+			differ = append(differ, *j)
+			isNew[j.Job] = !same
+		}
+	}
+	removed("")
+	c.jobs = st.Jobs
+	before := c.states
+	c.states = map[string][]string{}
+	st.Jobs = differ
+	for _, j := range view.JobsOf(st, view.JobsFilter{}).Jobs {
+		if !j.Overdue.IsZero() {
+			c.states[j.Job] = j.States
+		}
+		if isNew[j.Job] || !slices.Equal(before[j.Job], j.States) {
+			changes = append(changes, jobChange{j.Job, "job", lineOf(j), lineOf(view.Conceal(j))})
 		}
 	}
 	return changes
+}
+
+// sameSummary reports whether two summaries of a job are equal. It takes a hundredth of the time of reflect.DeepEqual.
+func sameSummary(a, b *operator.JobSummary) bool {
+	return a.Job == b.Job && a.Revision == b.Revision && a.Schedule == b.Schedule && a.NextFire.Equal(b.NextFire) && a.Overdue.Equal(b.Overdue) &&
+		a.LastFire.Equal(b.LastFire) && a.ClaimedTo.Equal(b.ClaimedTo) && a.Shards == b.Shards && a.Running == b.Running &&
+		a.Unowned == b.Unowned && a.Frozen == b.Frozen && a.Disabled == b.Disabled && a.Expired == b.Expired &&
+		slices.Equal(a.ExpiredOwners, b.ExpiredOwners) && a.Reruns == b.Reruns && a.Triggers == b.Triggers && slices.Equal(a.Failing, b.Failing) &&
+		slices.Equal(a.LocalDiffers, b.LocalDiffers) && slices.Equal(a.Differs, b.Differs) &&
+		(a.LastFailure.At.IsZero() && b.LastFailure.At.IsZero() || reflect.DeepEqual(a.LastFailure, b.LastFailure)) &&
+		a.Paused == b.Paused && a.ScheduleStopped == b.ScheduleStopped && a.GroupPaused == b.GroupPaused && a.Until.Equal(b.Until) &&
+		a.HeldBy == b.HeldBy && a.RetiredBy == b.RetiredBy && a.UnofferedSince.Equal(b.UnofferedSince) && a.Problem == b.Problem &&
+		a.Counts == b.Counts && a.Ended.Equal(b.Ended)
 }
 
 // removedJob is the data of an event for a job that was removed.

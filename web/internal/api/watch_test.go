@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -255,4 +256,85 @@ func TestWatch_OutlivesFailures(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		assert.Contains(t, s.events(), `"name":"a"`)
 	})
+}
+
+// A field that a later version adds to the summary is compared too.
+func TestSameSummary_ComparesEachField(t *testing.T) {
+	var a, b operator.JobSummary
+	assert.True(t, sameSummary(&a, &b))
+	at := time.Now()
+	a.LastFailure.At, b.LastFailure.At = at, at
+	change := func(v reflect.Value) {
+		switch into := v.Addr().Interface().(type) {
+		case *time.Time:
+			*into = time.Unix(1, 0)
+		case *operator.Act:
+			into.By = "kim"
+		case *operator.Counts:
+			into.Lost = 1
+		case *operator.Failure:
+			into.At, into.Error = at, "x"
+		default:
+			switch v.Kind() {
+			case reflect.Int:
+				v.SetInt(1)
+			case reflect.Bool:
+				v.SetBool(true)
+			case reflect.String:
+				v.SetString("x")
+			case reflect.Slice:
+				v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+			default:
+				t.Fatal("no change for ", v.Type())
+			}
+		}
+	}
+	for f := range reflect.TypeFor[operator.JobSummary]().Fields() {
+		other := b
+		change(reflect.ValueOf(&other).Elem().FieldByIndex(f.Index))
+		assert.False(t, sameSummary(&a, &other), f.Name)
+		assert.False(t, sameSummary(&other, &a), f.Name)
+	}
+}
+
+func TestComparison(t *testing.T) {
+	names := func(changes []jobChange) (out []string) {
+		for _, c := range changes {
+			out = append(out, c.event+" "+c.job)
+		}
+		slices.Sort(out)
+		return out
+	}
+	group := func(jobs ...string) (st operator.GroupStatus) {
+		for _, text := range jobs {
+			name, schedule, _ := strings.Cut(text, "=")
+			st.Jobs = append(st.Jobs, operator.JobSummary{Job: name, Schedule: schedule})
+		}
+		return st
+	}
+	var c comparison
+	assert.Equal(t, []string{"job b", "job d"}, names(c.update(group("b", "d"))))
+	assert.Empty(t, c.update(group("b", "d")))
+	assert.Equal(t, []string{"job a", "job c", "job e"}, names(c.update(group("a", "b", "c", "d", "e"))))
+	assert.Equal(t, []string{"job c", "removed a", "removed d"}, names(c.update(group("b", "c=x", "e"))))
+	assert.Equal(t, []string{"job f", "removed b", "removed c", "removed e"}, names(c.update(group("f"))))
+	assert.Equal(t, []string{"removed f"}, names(c.update(group())))
+}
+
+// BenchmarkComparison is a look at 10,000 jobs, of which 17 have changed.
+func BenchmarkComparison(b *testing.B) {
+	var st operator.GroupStatus
+	for n := range 10_000 {
+		st.Jobs = append(st.Jobs, operator.JobSummary{Job: fmt.Sprintf("job-%05d", n), Schedule: "every 1m", Shards: 4})
+	}
+	c := comparison{jobs: st.Jobs}
+	for b.Loop() {
+		st.Jobs = slices.Clone(st.Jobs)
+		for i := range 17 {
+			st.Jobs[i].Counts.Claimed++
+		}
+		if changes := c.update(st); len(changes) != 17 {
+			b.Fatal(len(changes))
+		}
+	}
 }
