@@ -11,6 +11,7 @@ import (
 	"mime"
 	"net/http"
 	"reflect"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -24,8 +25,8 @@ import (
 var operateVerbs = []string{"trigger", "backfill", "retry", "cancel", "pause", "resume", "disable", "enable", "drain", "undrain"}
 
 // LevelOf returns the level that an act needs. Acts that are not known here need the highest.
-func LevelOf(v *acts.Verb) Level {
-	if slices.Contains(operateVerbs, v.Name) {
+func LevelOf(verb string) Level {
+	if slices.Contains(operateVerbs, verb) {
 		return Operate
 	}
 	return Admin
@@ -46,7 +47,7 @@ func pathOfVerb(v *acts.Verb) string {
 // actOf returns the route of an act.
 func actOf(v *acts.Verb) route {
 	return route{
-		method: http.MethodPost, path: pathOfVerb(v), level: LevelOf(v), short: v.Short, verb: v,
+		method: http.MethodPost, path: pathOfVerb(v), level: LevelOf(v.Name), short: v.Short, verb: v,
 		query: reflect.TypeFor[struct{}](), answer: reflect.TypeFor[view.Done](), media: "application/json",
 		serve: func(c *call, w http.ResponseWriter) error { return c.act(v, w) },
 	}
@@ -108,9 +109,8 @@ func (c *call) doOnce(v *acts.Verb, request acts.Request, reason string, sum [sh
 		h.Set("Idempotency-Replayed", "true")
 		return kept.answer, kept.err
 	}
-	kept.err = problemOf(unknownOutcome, "the act ended in a panic; see the log of the console")
-	defer c.keys.end(kept)
 	kept.answer, kept.err = c.do(v, request, reason)
+	c.keys.end(kept)
 	return kept.answer, kept.err
 }
 
@@ -120,7 +120,13 @@ func mayBeDone(err error) bool {
 }
 
 // do does an act. It goes on if the client leaves: its outcome would not be known.
-func (c *call) do(v *acts.Verb, request acts.Request, reason string) ([]byte, error) {
+func (c *call) do(v *acts.Verb, request acts.Request, reason string) (_ []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.Logger.Error("an act by the HTTP API panicked", "user", c.user, "verb", v.Name, "panic", p, "stack", string(debug.Stack()))
+			err = problemOf(unknownOutcome, "it failed; see the log of the console")
+		}
+	}()
 	ctx, cancel := contextWith(context.WithoutCancel(c.r.Context()), actTimeout)
 	defer cancel()
 	done, err := v.Do(ctx, c.Op.As(c.user, reason), request)

@@ -170,8 +170,9 @@ func TestActs_ThatPanicAreNotRepeated(t *testing.T) {
 	send := func() *http.Response {
 		return serve(h, request("POST", "/jobs/settle/trigger", "{}", "Idempotency-Key", "k"))
 	}
-	assert.Panics(t, func() { send() })
-	assert.Equal(t, "unknown-outcome", problem(t, send()).Type)
+	for range 2 {
+		assert.Equal(t, "unknown-outcome", problem(t, send()).Type)
+	}
 	assert.Equal(t, 1, *done)
 }
 

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net/http"
 	"path"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -34,7 +35,12 @@ const (
 	Admin
 )
 
-// ErrForbidden is the error of Config.Authorize for a user whose level is too low. With other errors, the user is not known.
+// String returns the name of the role of a level.
+func (l Level) String() string {
+	return [...]string{"none", "look", "reveal", "operate", "admin"}[l]
+}
+
+// ErrForbidden is the error of Config.Authorize for a user whose level is too low.
 var ErrForbidden = errors.New("the role does not allow this")
 
 // Config is what the API serves.
@@ -46,7 +52,8 @@ type Config struct {
 	// for Changed means that streams look every few seconds.
 	Snapshot func(context.Context) (operator.GroupStatus, error)
 	Changed  func() <-chan struct{}
-	// Authorize returns the name of the user of a request, or an error if the request needs a higher level.
+	// Authorize returns the name of the user of a request; ErrForbidden if the level of the user is below least; another error if
+	// the user is not known.
 	Authorize func(r *http.Request, least Level) (user string, err error)
 	// Verbs are the acts.
 	Verbs []acts.Verb
@@ -137,15 +144,25 @@ type call struct {
 // serveRoute authorizes a request and answers it.
 func (a *api) serveRoute(rt *route, w http.ResponseWriter, r *http.Request) {
 	user, err := a.Authorize(r, rt.level)
-	if err != nil {
-		what := unauthorized
-		if errors.Is(err, ErrForbidden) {
-			what = forbidden
-		}
-		writeProblem(w, problemOf(what, err.Error()))
+	switch {
+	case errors.Is(err, ErrForbidden):
+		writeProblem(w, problemOf(forbidden, "it needs the role "+rt.level.String()))
+		return
+	case err != nil: // whose text is for the log
+		a.Logger.Info("the HTTP API refused a request", "method", rt.method, "path", rt.path, "from", r.RemoteAddr, "err", err)
+		writeProblem(w, problemOf(unauthorized, "it needs a user"))
 		return
 	}
 	c := &call{api: a, r: r, user: user, mayRead: rt.level >= Reveal, total: -1}
+	defer func() {
+		switch p := recover(); p {
+		case nil:
+		case http.ErrAbortHandler:
+			panic(p)
+		default:
+			a.fail(c, rt, w, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+		}
+	}()
 	if !c.mayRead {
 		_, err := a.Authorize(r, Reveal)
 		c.mayRead = err == nil
@@ -165,7 +182,7 @@ func (a *api) fail(c *call, rt *route, w http.ResponseWriter, err error) {
 	p := findProblem(err)
 	if p.Status >= http.StatusInternalServerError {
 		a.Logger.Error("request of the HTTP API failed", "method", rt.method, "path", rt.path, "user", c.user, "err", err)
-		if !c.mayRead {
+		if !c.mayRead || p.Type == problemTypes+internalError.name {
 			p.Detail = "see the log of the console" // the text may quote a record
 		}
 	}

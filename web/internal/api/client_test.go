@@ -79,5 +79,5 @@ func TestClient(t *testing.T) {
 	assert.Contains(t, errs, "urn:rota:problem:unknown-job")
 	_, errs, ok = run("stolen")
 	assert.False(t, ok)
-	assert.Contains(t, errs, "the token is wrong (urn:rota:problem:unauthorized)")
+	assert.Contains(t, errs, "it needs a user (urn:rota:problem:unauthorized)")
 }

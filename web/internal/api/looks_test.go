@@ -280,6 +280,13 @@ func TestLooks_WithoutTheStore(t *testing.T) {
 	assert.Equal(t, "unknown", check.Result, "a monitor reads no problems")
 }
 
+func TestLooks_ThatPanic(t *testing.T) {
+	h := New(Config{Authorize: authorize, Logger: discard, Snapshot: func(context.Context) (operator.GroupStatus, error) { panic(secret) }})
+	p := problem(t, serve(h, request("GET", "/jobs", "")))
+	assert.Equal(t, "internal", p.Type)
+	assert.NotContains(t, p.Detail, secret)
+}
+
 // Below any prefix, links and redirects stay there.
 func TestAPI_BelowAPrefix(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {

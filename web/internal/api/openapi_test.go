@@ -43,7 +43,7 @@ func describe(routes []route, closed bool) schema {
 		}
 		operation := schema{
 			"summary":   rt.short,
-			"x-level":   levelNames[rt.level],
+			"x-level":   rt.level.String(),
 			"responses": schema{"200": schema{"description": "done", "content": schema{rt.media: schema{"schema": answer}}}, "default": problem},
 		}
 		parameters := describeParameters(rt)
@@ -78,9 +78,6 @@ var parameterSchemas = map[reflect.Type]schema{
 	reflect.TypeFor[jobState](): {"type": "string", "enum": view.JobStates},
 	reflect.TypeFor[glob]():     {"type": "string"},
 }
-
-// levelNames are the names of levels, as the roles of the console have them.
-var levelNames = map[Level]string{Look: "look", Reveal: "reveal", Operate: "operate", Admin: "admin"}
 
 // describeParameters returns the parameters of a route in its path and its query.
 func describeParameters(rt *route) (out []any) {
