@@ -10,6 +10,9 @@ import (
 	"github.com/rota-dev/rota/operator"
 )
 
+// Verbs are all acts.
+var Verbs []Verb
+
 // Target is what an act is on.
 type Target string
 

@@ -55,7 +55,7 @@ type Config struct {
 	// Authorize returns the name of the user of a request; ErrForbidden if the level of the user is below least; another error if
 	// the user is not known.
 	Authorize func(r *http.Request, least Level) (user string, err error)
-	// Verbs are the acts.
+	// Verbs are the acts. Nil means acts.Verbs.
 	Verbs []acts.Verb
 	// ReadOnly refuses all acts.
 	ReadOnly bool
@@ -88,6 +88,9 @@ type api struct {
 func New(c Config) http.Handler {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
+	}
+	if c.Verbs == nil {
+		c.Verbs = acts.Verbs
 	}
 	a := &api{Config: c, routes: routesOf(c.Verbs), mux: http.NewServeMux(), keys: newIdempotency()}
 	a.hub = newHub(c.Snapshot, c.Changed)

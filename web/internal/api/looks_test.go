@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -19,6 +21,7 @@ import (
 
 	"context"
 
+	"github.com/rota-dev/rota/history"
 	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry/memory"
@@ -278,6 +281,47 @@ func TestLooks_WithoutTheStore(t *testing.T) {
 	var check view.Check
 	require.NoError(t, json.Unmarshal([]byte(read(t, serve(h, request("GET", "/check", "", levelHeader, "1")))), &check))
 	assert.Equal(t, "unknown", check.Result, "a monitor reads no problems")
+}
+
+// brokenHistory is a database that is down.
+type brokenHistory struct{ history.Reader }
+
+var errHistory = errors.New("dial db.internal:5432: refused")
+
+func (brokenHistory) Fires(context.Context, history.FiresQuery) ([]history.Fire, error) {
+	return nil, errHistory
+}
+func (brokenHistory) Last(context.Context, string) ([]history.Run, error) { return nil, errHistory }
+func (brokenHistory) RunsOfFire(context.Context, string, time.Time) ([]history.Run, error) {
+	return nil, errHistory
+}
+
+func TestLooks_WithoutAnAnswerOfTheHistory(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		f.config.History = brokenHistory{}
+		h := New(f.config)
+		for _, path := range []string{"/jobs/settle/fires", "/jobs/settle/runs"} {
+			p := problem(t, serve(h, request("GET", path, "")))
+			assert.Equal(t, "history-unavailable", p.Type)
+			assert.NotContains(t, p.Detail, "db.internal")
+		}
+		r := serve(h, request("GET", "/jobs/broken/explain?at=2000-01-01T00:00:00Z", ""))
+		assert.Equal(t, http.StatusOK, r.StatusCode, "the records answer: "+read(t, r))
+	})
+}
+
+func TestLooks_TakeABoundedTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := New(Config{Authorize: authorize, Logger: discard, Snapshot: func(ctx context.Context) (operator.GroupStatus, error) {
+			<-ctx.Done()
+			return operator.GroupStatus{}, context.Cause(ctx)
+		}})
+		for _, path := range []string{"/jobs", "/watch"} {
+			began := time.Now()
+			assert.Equal(t, "unavailable", problem(t, serve(h, request("GET", path, ""))).Type)
+			assert.Equal(t, lookTimeout, time.Since(began))
+		}
+	})
 }
 
 func TestLooks_ThatPanic(t *testing.T) {

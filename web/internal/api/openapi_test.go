@@ -136,13 +136,13 @@ func TestOpenAPI(t *testing.T) {
 	e := json.NewEncoder(&want)
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
-	require.NoError(t, e.Encode(describe(routesOf(verbs), false)))
+	require.NoError(t, e.Encode(describe(routesOf(acts.Verbs), false)))
 	if *update {
 		require.NoError(t, os.WriteFile("openapi.json", want.Bytes(), 0o644))
 		return
 	}
 	assert.Equal(t, want.String(), readFile(t, "openapi.json"), "go test -run TestOpenAPI -update writes the file")
-	h := New(Config{Authorize: authorize, Verbs: verbs})
+	h := New(Config{Authorize: authorize, Verbs: acts.Verbs})
 	assert.Equal(t, want.String(), read(t, serve(h, request("GET", "/openapi.json", ""))))
 }
 

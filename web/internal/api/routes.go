@@ -234,7 +234,7 @@ type decisionsQuery struct {
 	paging
 }
 
-// readDecisions reads the status of each job of a page, so that Total-Count counts jobs.
+// readDecisions reads the status of each job of a page. There is no Total-Count: the pages are of jobs.
 func readDecisions(c *call, q decisionsQuery) (view.Decisions, error) {
 	jobs := []string{q.Job}
 	if q.Job == "" {
@@ -244,7 +244,9 @@ func readDecisions(c *call, q decisionsQuery) (view.Decisions, error) {
 		}
 		jobs = look.TroubledJobs(st)
 	}
-	return look.Decisions(c.r.Context(), c.Op, pageOf(c, q.paging, jobs))
+	jobs = pageOf(c, q.paging, jobs)
+	c.total = -1
+	return look.Decisions(c.r.Context(), c.Op, jobs)
 }
 
 type checkQuery struct {

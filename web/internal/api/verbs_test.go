@@ -8,6 +8,7 @@ import (
 	"github.com/rota-dev/rota/operator"
 )
 
+// verbs are acts of each target, to try how requests become acts.
 var verbs = []acts.Verb{
 	{Name: "trigger", On: acts.OnJob, Short: "Run a job now", Fields: []acts.Field{{Name: "param", Label: "Parameter"}, {Name: "shards", Label: "Shards"}}, Do: func(ctx context.Context, op *operator.Operator, r acts.Request) (view.Done, error) {
 		param := ""
