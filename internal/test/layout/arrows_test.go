@@ -57,8 +57,8 @@ var reach = []struct {
 	{"internal/record", []string{"registry", "internal/jobname", "internal/scheduletext", "internal/shardset"}},
 	{"internal/contain", []string{"internal/mutex"}},
 	{"internal/view", []string{"registry", "operator", "history", "internal/count", "internal/shell"}},
-	{"internal/acts", []string{"operator", "internal/view"}},
 	{"internal/look", []string{"registry", "schedule", "operator", "executor", "history", "internal/view"}},
+	{"internal/acts", []string{"schedule", "operator", "executor", "internal/count", "internal/instant", "internal/record", "internal/shardset", "internal/view"}},
 	{"internal/...", []string{"registry"}},
 	{"cmd/...", []string{
 		"registry/...", "schedule", "operator", "coordinator", "coordinator/strategy", "executor", "handler", "history", "rotaprom", "internal/...", "cmd/rota/internal/...", "cmd/rota/rotacmd",

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -22,7 +23,7 @@ import (
 )
 
 // operateVerbs are the acts that can be taken back or do no more than the job does by itself.
-var operateVerbs = []string{"trigger", "backfill", "retry", "cancel", "pause", "resume", "disable", "enable", "drain", "undrain"}
+var operateVerbs = []string{"trigger", "backfill", "stop-backfills", "retry", "cancel", "pause", "resume", "disable", "enable", "drain", "undrain"}
 
 // LevelOf returns the level that an act needs. Acts that are not known here need the highest.
 func LevelOf(verb string) Level {
@@ -72,16 +73,12 @@ func (c *call) act(v *acts.Verb, w http.ResponseWriter) error {
 	if err != nil {
 		return problemOf(badRequest, "the body could not be read")
 	}
-	request, reason, err := parseBody(body, v)
+	request, reason, err := parseBody(body, v, v.For(cmp.Or(c.job(), c.r.PathValue("name"))))
+	if err == nil {
+		err = v.Check(request)
+	}
 	if err != nil {
 		return err
-	}
-	switch v.On {
-	case acts.OnJob:
-		request.Job = c.job()
-	case acts.OnInstance:
-		request.Instances = []string{c.r.PathValue("name")}
-	case acts.OnGroup:
 	}
 	answer, err := c.doOnce(v, request, reason, sha256.Sum256(body), w.Header())
 	if err != nil {
@@ -133,8 +130,7 @@ func (c *call) do(v *acts.Verb, request acts.Request, reason string) (_ []byte, 
 	if err != nil {
 		return nil, err
 	}
-	done.Version = view.Version
-	c.Logger.Info("act by the HTTP API", "user", c.user, "verb", v.Name, "job", request.Job, "instances", request.Instances, "reason", reason, "result", done.Text)
+	c.Logger.Info("act by the HTTP API", "user", c.user, "verb", v.Name, "job", request.Job, "instance", request.Instance, "reason", reason, "result", done.Text)
 	var answer bytes.Buffer
 	err = view.WriteJSON(&answer, done)
 	return answer.Bytes(), err
@@ -143,13 +139,13 @@ func (c *call) do(v *acts.Verb, request acts.Request, reason string) (_ []byte, 
 // reasonField is the field of a body that each act has besides its own.
 const reasonField = "reason"
 
-// parseBody reads the arguments of an act: a JSON object with the fields of the verb and a reason. A field that the verb does not
-// have is an error, as one that would be ignored.
-func parseBody(body []byte, v *acts.Verb) (request acts.Request, reason string, err error) {
+// parseBody adds the arguments of an act to a request: a JSON object has the fields of the verb and a reason. A field that the verb
+// does not have is an error.
+func parseBody(body []byte, v *acts.Verb, request acts.Request) (_ acts.Request, reason string, err error) {
 	fields := map[string]reflect.Value{reasonField: reflect.ValueOf(&reason).Elem()}
 	names := []string{}
 	for _, f := range v.Fields {
-		if value, ok := requestField(reflect.ValueOf(&request).Elem(), f.Name); ok && f.Name != pathField(v) {
+		if value, ok := requestField(reflect.ValueOf(&request).Elem(), f.Name); ok {
 			fields[f.Name] = value
 			names = append(names, f.Name)
 		}
@@ -190,23 +186,7 @@ func parseBody(body []byte, v *acts.Verb) (request acts.Request, reason string, 
 	if _, err := d.Token(); err != io.EOF {
 		return malformed(errors.New("something follows it"))
 	}
-	for _, f := range v.Fields {
-		if _, inBody := fields[f.Name]; f.Required && inBody && !given[f.Name] {
-			return request, "", wrong(invalidArgument, f.Name, fmt.Sprintf("%s needs %s: %s", v.Name, f.Name, f.Label))
-		}
-	}
 	return request, reason, nil
-}
-
-// pathField returns the field of a request that the path of a verb names.
-func pathField(v *acts.Verb) string {
-	switch v.On {
-	case acts.OnJob:
-		return "job"
-	case acts.OnInstance:
-		return "instances"
-	}
-	return ""
 }
 
 // requestField returns the field of a request with a JSON name.

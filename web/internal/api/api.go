@@ -1,5 +1,5 @@
-// Package api is the HTTP API of the console, to be mounted at /api/v1/: what the command shows and does, as its JSON. Its table of
-// routes is the one of openapi.json. docs/console/api.md is the page for its users.
+// Package api is the HTTP API of the console, to be mounted at /api/v1/: the looks and acts of the command, with its JSON. The table
+// of routes and openapi.json are equal by test. docs/console/api.md is the page for users.
 package api
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/rota-dev/rota/operator"
 )
 
-// Level is what a user may do, as web.Role has it.
+// Level is the role of a user, as web.Role.
 type Level int
 
 // The levels of users. Each includes those below it.
@@ -43,10 +43,10 @@ func (l Level) String() string {
 // ErrForbidden is the error of Config.Authorize for a user whose level is too low.
 var ErrForbidden = errors.New("the role does not allow this")
 
-// Config is what the API serves.
+// Config is the configuration of the API.
 type Config struct {
 	Op *operator.Operator
-	// History answers what has ended; nil: there is none.
+	// History has the runs that have ended; nil: there is no history.
 	History history.Reader
 	// Snapshot returns the group, and Changed a channel that is closed at its next change, as of operator.GroupView. Nil
 	// for Changed means that streams look every few seconds.

@@ -141,7 +141,7 @@ func read(t *testing.T, r *http.Response) string {
 	return string(body)
 }
 
-// problem returns the problem of an answer, whose type is without what they have in common.
+// problem returns the problem of an answer, with a type without its common beginning.
 func problem(t *testing.T, r *http.Response) Problem {
 	t.Helper()
 	require.Equal(t, "application/problem+json", r.Header.Get("Content-Type"))

@@ -47,7 +47,7 @@ var samples = map[string][]string{
 	"/moves":              {"/moves", "/moves?without=web-1&with=2&label=zone=b", "/moves?job=settle"},
 }
 
-// decode returns what a body decodes to: a pointer to a new value of a type. Each field of the body is one of the type.
+// decode decodes a body, and returns a pointer to the value. Each field of the body is one of the type.
 func decode(t *testing.T, body string, typ reflect.Type) any {
 	t.Helper()
 	v := reflect.New(typ)
@@ -86,7 +86,7 @@ func TestLooks_AreTheJSONOfTheViews(t *testing.T) {
 	})
 }
 
-// waitForChange waits until the leader and the watches have seen what was just stored.
+// waitForChange waits until the leader and the watches have read the latest act.
 func waitForChange() { time.Sleep(3 * time.Second) }
 
 func TestLooks_HideErrorsAndOutputsBelowReveal(t *testing.T) {

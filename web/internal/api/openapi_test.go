@@ -112,11 +112,16 @@ func bodyOf(v *acts.Verb, defs *definitions) schema {
 	properties, required := map[string]any{reasonField: schema{"type": "string", "description": "why, for the record of acts"}}, []string{}
 	for _, f := range v.Fields {
 		value, ok := requestField(reflect.ValueOf(&acts.Request{}).Elem(), f.Name)
-		if !ok || f.Name == pathField(v) {
+		if !ok {
 			continue
 		}
 		s := schemaOf(value.Type(), defs)
-		s["description"] = strings.TrimSpace(f.Label + ". " + f.Help)
+		if s["description"] = f.Label; f.Help != "" {
+			s["description"] = f.Label + ": " + f.Help
+		}
+		if f.Secret {
+			s["writeOnly"] = true
+		}
 		properties[f.Name] = s
 		if f.Required {
 			required = append(required, f.Name)
@@ -173,7 +178,7 @@ func (a answers) validate(t *testing.T, rt *route, body string) {
 	assert.NoError(t, s.Validate(v), "%s: %s", rt.path, body)
 }
 
-// The schemas notice what a handler must not answer.
+// The schemas refuse answers of another form.
 func TestOpenAPI_RefusesOtherAnswers(t *testing.T) {
 	a := compileAnswers(t)
 	for _, body := range []string{

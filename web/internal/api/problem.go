@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/rota-dev/rota/internal/acts"
 	"github.com/rota-dev/rota/internal/look"
 	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
@@ -88,6 +89,9 @@ func findProblem(err error) Problem {
 	}
 	if _, ok := errors.AsType[look.ArgumentError](err); ok {
 		return problemOf(invalidArgument, err.Error())
+	}
+	if wrongField, ok := errors.AsType[*acts.FieldError](err); ok {
+		return wrong(invalidArgument, wrongField.Field, err.Error())
 	}
 	for _, row := range []struct {
 		is   error

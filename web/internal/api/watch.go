@@ -32,7 +32,7 @@ type jobChange struct {
 	revealed, concealed []byte
 }
 
-// hub compares the group with what it was, for all streams at once.
+// hub compares two states of the group, for all streams at once.
 type hub struct {
 	snapshot func(context.Context) (operator.GroupStatus, error)
 	changed  func() <-chan struct{}
@@ -90,7 +90,7 @@ func (h *hub) remove(stream chan []jobChange) {
 	}
 }
 
-// run compares the group with what it was, until ctx ends.
+// run compares the group with last, until ctx ends.
 func (h *hub) run(ctx context.Context, last *comparison) {
 	for {
 		var changed <-chan struct{}
