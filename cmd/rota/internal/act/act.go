@@ -350,7 +350,7 @@ func (c *commands) describeWait(ctx context.Context, op *operator.Operator, job 
 	if in, err := op.Intent(ctx, ""); err == nil && in.Paused && len(reasons) == 0 {
 		reasons = append(reasons, view.DescribeHold("the group", &in)+"; the run waits for the resume")
 	}
-	if alive, err := c.s.HasLiveInstance(ctx); err == nil && !alive {
+	if alive, err := op.HasLiveInstance(ctx); err == nil && !alive {
 		reasons = append(reasons, "no instance is alive; the run waits for the start of one")
 	}
 	return strings.Join(reasons, "\n")
