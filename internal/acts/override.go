@@ -208,15 +208,12 @@ func checkZeros(fields map[string]any) error {
 // numbers are the keys whose values are numbers.
 var numbers = []string{"shards", "max_attempts", "retry.max", "retry.factor"}
 
-// errNoPair is the error of a text that is not KEY=VALUE.
-var errNoPair = errors.New("it is not KEY=VALUE")
-
 // AddPair adds a field of an override to fields from KEY=VALUE. KEY.SUB is a field of an object. An empty value is nil, but that of
 // param.
 func AddPair(fields map[string]any, pair string) error {
 	key, text, found := strings.Cut(pair, "=")
 	if !found || key == "" {
-		return errNoPair
+		return fmt.Errorf("%q is not KEY=VALUE", pair)
 	}
 	var value any = text
 	switch {

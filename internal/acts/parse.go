@@ -85,8 +85,11 @@ func appendLines(pairs []string, prefix, text string) []string {
 func parsePairs(pairs []string) (map[string]any, error) {
 	fields := map[string]any{}
 	for _, pair := range pairs {
+		if strings.IndexByte(pair, '=') < 1 {
+			return nil, errors.New("a line is not KEY=VALUE") // which is not repeated, as it may be secret
+		}
 		if err := AddPair(fields, pair); err != nil {
-			return nil, err // without the text, which may be secret
+			return nil, err
 		}
 	}
 	return fields, nil
