@@ -52,7 +52,7 @@ func (f JobsFilter) Check() error {
 func JobsOf(st operator.GroupStatus, f JobsFilter) Jobs {
 	v := Jobs{Version: Version, At: st.At, Group: groupOf(&st), Alerts: alertsOf(&st, len(st.Jobs)), Unreadable: st.Unreadable}
 	for i := range st.Jobs {
-		j := jobOf(&st.Jobs[i], st.At, LateAfter)
+		j := JobOf(&st.Jobs[i], st.At, LateAfter)
 		if matched, _ := path.Match(f.Glob, j.Job); f.Glob != "" && !matched || f.State != "" && !has(j.States, f.State) {
 			continue
 		}
@@ -64,7 +64,8 @@ func JobsOf(st operator.GroupStatus, f JobsFilter) Jobs {
 	return v
 }
 
-func jobOf(j *operator.JobSummary, now time.Time, lateAfter time.Duration) Job {
+// JobOf returns a job as lists show it. Its oldest due fire is late once it has been due for longer than lateAfter.
+func JobOf(j *operator.JobSummary, now time.Time, lateAfter time.Duration) Job {
 	states := statesOf(j, now, lateAfter)
 	return Job{*j, states[0], states, describeState(j, states)}
 }

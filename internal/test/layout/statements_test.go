@@ -41,7 +41,7 @@ var statements = []statement{
 	{"handler", "defaultLogLimit", []string{"up to `LogLimit` (#)", "`unlimited` | `#`", "LogLimit bounds the output... Zero means #"}},
 	{"handler", "lineCost", []string{"Each line counts # more", "with # added for each line"}},
 	{"handler", "defaultHTTPTimeout", []string{"no response within `Timeout` (#)", "`timeout` | duration, such as `30s` | #", "bounds the request until the response has been read. Zero means #"}},
-	{"handler", "maxRetryAfter", []string{"delay that `Retry-After` of a response may ask for | #", "not before `Retry-After`, up to #", "the header Retry-After, which counts up to #"}},
+	{"internal/httprules", "maxRetryAfter", []string{"delay that `Retry-After` of a response may ask for | #", "not before `Retry-After`, up to #", "the header Retry-After, which counts up to #"}},
 	{"handler", "defaultPageSize", []string{"`PageSize` (#)", "PageSize is Page.Size, which Fetch observes. Zero means #"}},
 	{"handler", "defaultLogEvery", []string{"LogEvery is the interval... Zero means #"}},
 	{"handler", "maxTail", []string{"`*handler.ExitError` the last #"}},
