@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"mime"
@@ -45,7 +46,7 @@ type MailOptions struct {
 // Mail returns a receiver that sends each message by SMTP, as plain text. The server accepts a message for all addresses
 // that it does not refuse; those that it refuses are logged. If it refuses all, or the sender, by a permanent error, the receiver refuses the message.
 func Mail(o MailOptions) (Receiver, error) {
-	m := &mailer{o: o, secrets: secrets{read: o.ReadFile}}
+	m := &mailer{o: o, secrets: secrets{read: o.ReadFile}, dial: (&net.Dialer{}).DialContext}
 	if err := m.check(); err != nil {
 		return nil, fmt.Errorf("mail: %w", err)
 	}
@@ -58,6 +59,7 @@ type mailer struct {
 	host, port string
 	from       *mail.Address
 	to         []*mail.Address
+	dial       func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 func (m *mailer) check() error {
@@ -127,6 +129,7 @@ func (m *mailer) deliver(ctx context.Context, msg Message) (answer string, err e
 			return "", fmt.Errorf("read the file of the password: %w", err)
 		}
 		mask.add(password)
+		mask.add(base64.StdEncoding.EncodeToString([]byte("\x00" + m.o.Username + "\x00" + password))) // as AUTH sends it
 	}
 	answer, err = m.send(ctx, msg, password)
 	if ctx.Err() != nil && err != nil {
@@ -201,14 +204,16 @@ func helloName() string {
 
 // connect connects to the server. secure is set if the connection uses TLS.
 func (m *mailer) connect(ctx context.Context) (conn net.Conn, secure bool, err error) {
-	address := net.JoinHostPort(m.host, m.port)
-	if m.o.ImplicitTLS {
-		d := tls.Dialer{Config: m.tlsConfig()}
-		conn, err = d.DialContext(ctx, "tcp", address)
-		return conn, true, err
+	conn, err = m.dial(ctx, "tcp", net.JoinHostPort(m.host, m.port))
+	if err != nil || !m.o.ImplicitTLS {
+		return conn, false, err
 	}
-	conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", address)
-	return conn, false, err
+	secured := tls.Client(conn, m.tlsConfig())
+	if err := secured.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, false, fmt.Errorf("begin TLS: %w", err)
+	}
+	return secured, true, nil
 }
 
 // startTLS begins TLS, if the server offers it, or reports that it has to.

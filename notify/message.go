@@ -82,8 +82,9 @@ func (m Message) Subject() string {
 }
 
 const (
-	// maxSingle is how many changes are messages of their own at a time.
-	maxSingle = 10
+	// maxSingle is how many changes in each singleWithin are messages of their own. After that the next message, a summary, waits
+	// for the end of that time: jobs whose database is away fail one after another, as their fires come.
+	maxSingle, singleWithin = 10, time.Minute
 	// maxListed is how many changes a summary lists.
 	maxListed = 20
 	// maxTextBytes bounds the texts of a change, maxListedErrorBytes the error of one that a summary lists.
@@ -97,15 +98,16 @@ type composer struct {
 	hideErrors       bool
 }
 
-// compose returns the messages for changes that are reported at a time: one for each, or a summary. rest is as in Message.
-func (c composer) compose(changes []Change, rest int, now time.Time) []Message {
+// compose returns the messages for changes that are reported at a time: one for each of at most single changes, or a summary. rest
+// is as in Message.
+func (c composer) compose(changes []Change, rest, single int, now time.Time) []Message {
 	for i := range changes {
 		changes[i].State, changes[i].Error = cutText(changes[i].State), cutText(changes[i].Error)
 		if c.hideErrors {
 			changes[i].Error = ""
 		}
 	}
-	if len(changes) > maxSingle || rest > 0 {
+	if len(changes) > single || rest > 0 {
 		return []Message{c.summarize(changes, rest, now)}
 	}
 	var all []Message

@@ -272,7 +272,6 @@ func (g *generation) inherit(before *generation) {
 
 // run keeps a session, under which the runners hold their locks.
 func (g *generation) run(ctx context.Context) {
-	defer g.closeLocks()
 	if len(g.runners) == 0 {
 		<-ctx.Done()
 		return
@@ -303,14 +302,6 @@ func (g *generation) runSession(ctx context.Context, s registry.Session) error {
 		<-ended
 	}
 	return context.Cause(ctx)
-}
-
-func (g *generation) closeLocks() {
-	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
-	defer cancel()
-	for _, r := range g.runners {
-		_ = r.lock.Close(ctx) // the session has ended, so no place is left
-	}
 }
 
 // pause waits, at most until ctx ends.

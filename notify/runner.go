@@ -40,7 +40,6 @@ type runner struct {
 	g        *generation
 	name     string
 	to       Receiver
-	lock     *lock.Lock
 	log      *slog.Logger
 	composer composer
 	limit    limiter // of the lines about failed attempts
@@ -58,7 +57,7 @@ type runner struct {
 func newRunner(g *generation, name string, to Receiver) *runner {
 	n := g.n
 	return &runner{
-		g: g, name: name, to: to, lock: lock.New(n.reg, n.keys.Sender(name)), log: g.log.With("receiver", name),
+		g: g, name: name, to: to, log: g.log.With("receiver", name),
 		composer: composer{n.namespace, n.group, g.o.Console, g.o.HideErrors},
 	}
 }
@@ -77,11 +76,19 @@ func (r *runner) changeStats(change func(s *ReceiverStats)) {
 
 // run waits to be the sender, and sends, until ctx ends.
 func (r *runner) run(ctx context.Context, s registry.Session) {
+	// A lock for each session: one that has seen commits of a store which was wiped since would wait for their like.
+	l := lock.New(r.g.n.reg, r.g.n.keys.Sender(r.name))
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+		defer cancel()
+		_ = l.Close(ctx) // a place that is left ends with the session
+	}()
+	r.held = nil
 	for ctx.Err() == nil {
 		err := r.releaseAgain(ctx)
 		var held *lock.Held
 		if err == nil {
-			held, err = r.lock.Acquire(ctx, s)
+			held, err = l.Acquire(ctx, s)
 		}
 		if err == nil {
 			err = r.sendHolding(ctx, s, held)
@@ -148,12 +155,14 @@ type term struct {
 	rev    registry.Rev
 	flight []Message // of the cursor
 
-	round     int                // of the watcher, that was decided last
-	failures  int                // attempts that have failed in a row
-	notBefore time.Time          // of the next attempt
-	downSince time.Time          // of the first of failures
-	warned    bool               // a line about failures has been logged, and none about their end
-	refused   map[string]refusal // by ID
+	single     int // changes that were messages of their own since singleFrom; more than maxSingle after a summary
+	singleFrom time.Time
+	round      int                // of the watcher, that was decided last
+	failures   int                // attempts that have failed in a row
+	notBefore  time.Time          // of the next attempt
+	downSince  time.Time          // of the first of failures
+	warned     bool               // a line about failures has been logged, and none about their end
+	refused    map[string]refusal // by ID
 }
 
 // refusal is a message that the receiver refuses.
@@ -271,14 +280,24 @@ func (t *term) decide(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	t.round = round
-	hold := slices.ContainsFunc(t.flight, func(m Message) bool { return !t.isRefused(m.ID) })
+	if now.Sub(t.singleFrom) >= singleWithin {
+		t.single, t.singleFrom = 0, now
+	}
+	hold := t.single >= maxSingle || slices.ContainsFunc(t.flight, func(m Message) bool { return !t.isRefused(m.ID) })
 	next, changes, rest := t.decider.decide(&t.cursor, seen, now, hold)
 	if len(changes) == 0 && (rest == 0 || t.cursor.Rest > 0) {
 		next.Flight = t.cursor.Flight
 		t.cursor = next // without entries whose quiet time is over
 		return nil
 	}
-	return t.commit(ctx, next, append(slices.Clone(t.flight), t.composer.compose(changes, rest, now)...))
+	messages := t.composer.compose(changes, rest, maxSingle-t.single, now)
+	if t.single == 0 {
+		t.singleFrom = now
+	}
+	if t.single += len(messages); messages[0].Transition == Summary {
+		t.single = maxSingle
+	}
+	return t.commit(ctx, next, append(slices.Clone(t.flight), messages...))
 }
 
 func (t *term) isRefused(id string) bool { return t.refused[id].times > 0 }

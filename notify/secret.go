@@ -53,7 +53,9 @@ func (m *masker) add(value string) {
 
 // addURL adds the parts of a URL that may be a secret: all but scheme, host and port.
 func (m *masker) addURL(text string, u *url.URL) {
-	m.add(text)
+	if len(u.Path) > 1 || u.RawQuery != "" {
+		m.add(text)
+	}
 	for _, path := range []string{u.EscapedPath(), u.Path} {
 		if len(path) > 8 { // else it is a word
 			m.add(strings.TrimPrefix(path, "/"))
