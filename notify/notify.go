@@ -86,7 +86,7 @@ func (o Options) settings() (Options, error) {
 	}
 	o.Receivers = maps.Clone(o.Receivers)
 	for name, to := range o.Receivers {
-		if err := record.CheckName(name); err != nil {
+		if err := CheckName(name); err != nil {
 			errs = append(errs, fmt.Errorf("Receivers: %w", err))
 		} else if to == nil {
 			errs = append(errs, fmt.Errorf("Receivers: %q is nil", name))
@@ -107,11 +107,23 @@ func (o Options) settings() (Options, error) {
 		jobs[job] = slices.Clone(names)
 	}
 	o.Jobs = jobs
-	if u, err := url.Parse(o.Console); o.Console != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
-		errs = append(errs, errors.New("Console: not an address that begins with http:// or https://"))
+	if err := CheckConsole(o.Console); err != nil {
+		errs = append(errs, fmt.Errorf("Console: %w", err))
 	}
 	slices.SortFunc(errs, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
 	return o, errors.Join(errs...)
+}
+
+// CheckName returns an error for a text that cannot be the name of a receiver.
+func CheckName(name string) error { return record.CheckName(name) }
+
+// CheckConsole returns an error for a text that cannot be Options.Console.
+func CheckConsole(address string) error {
+	u, err := url.Parse(address)
+	if address != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		return errors.New("is no address that begins with http:// or https://")
+	}
+	return nil
 }
 
 // wants reports whether a job has a receiver.

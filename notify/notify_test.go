@@ -16,6 +16,7 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/operator"
+	"github.com/rota-dev/rota/schedule"
 )
 
 func TestNotifier_ReportsFailureAndRecovery(t *testing.T) {
@@ -168,13 +169,14 @@ func TestNotifier_ThousandJobsFailAtOnce(t *testing.T) {
 		ops := &sink{}
 		var jobs []executor.Job
 		for _, name := range names(1000) {
-			jobs = append(jobs, f.job(name))
+			job := f.job(name)
+			job.Schedule = schedule.Every(10 * time.Minute)
+			jobs = append(jobs, job)
 		}
 		f.start("a", jobs...)
 		f.notify("b", Options{Receivers: map[string]Receiver{"ops": ops}})
-		time.Sleep(3*time.Minute + 30*time.Second)
 		f.fail(true, names(1000)...)
-		time.Sleep(10 * time.Minute)
+		time.Sleep(15 * time.Minute)
 		require.Len(t, ops.messages(), 1)
 		m := ops.messages()[0]
 		assert.Equal(t, Summary, m.Transition)
@@ -183,7 +185,7 @@ func TestNotifier_ThousandJobsFailAtOnce(t *testing.T) {
 		assert.Contains(t, m.Text, "test/default: 1000 jobs changed: 1000 failing\njob-0000 is failing: shard 0, fire ")
 		assert.Len(t, f.cursor("ops").Jobs, 1000)
 		f.fail(false, names(1000)...)
-		time.Sleep(30 * time.Minute)
+		time.Sleep(10 * time.Minute)
 		require.Len(t, ops.messages(), 2)
 		assert.Equal(t, map[Transition]int{Recovered: 1000}, ops.messages()[1].Counts)
 	})
@@ -203,7 +205,7 @@ func TestNotifier_ManyJobsFailWithinAMinute(t *testing.T) {
 		f.notify("b", Options{Receivers: map[string]Receiver{"ops": ops}})
 		time.Sleep(3*time.Minute + 30*time.Second)
 		f.fail(true, names(300)...)
-		time.Sleep(20 * time.Minute)
+		time.Sleep(6 * time.Minute)
 		reported := 0
 		for _, m := range ops.messages() {
 			reported += 1
@@ -266,10 +268,12 @@ func TestNotifier_ARefusedMessageDelaysNoOther(t *testing.T) {
 			}
 			return nil
 		})
-		f.start("a", f.job("bad"), f.job("good"))
+		bad, good := f.job("bad"), f.job("good")
+		bad.Schedule, good.Schedule = schedule.Every(5*time.Minute), schedule.Every(5*time.Minute)
+		f.start("a", bad, good)
 		n := f.notify("a", Options{Receivers: map[string]Receiver{"ops": ops}})
 		f.fail(true, "bad")
-		time.Sleep(5 * time.Minute)
+		time.Sleep(8 * time.Minute)
 		f.fail(true, "good")
 		time.Sleep(time.Hour)
 		assert.Equal(t, "good failing", ops.transitions())
@@ -503,4 +507,36 @@ func countOf(text string, r rune) (n int) {
 		}
 	}
 	return n
+}
+
+// What rota doctor finds of receivers.
+func TestNotifier_ADiagnosisShowsReceivers(t *testing.T) {
+	run(t, func(t *testing.T, f *fleet) {
+		down := &sink{}
+		down.set(func(Message) error { return errors.New("connection refused") })
+		f.start("a", f.job("settle"))
+		n := f.notify("b", Options{Receivers: map[string]Receiver{"ops": &sink{}, "down": down}})
+		op, err := operator.New(f.process("c").reg, "test", "")
+		require.NoError(t, err)
+		findings := func() (all []string) {
+			d, err := op.Diagnose(t.Context())
+			require.NoError(t, err)
+			for _, f := range d.Findings {
+				if f.Kind == operator.FindingUndelivered {
+					all = append(all, f.What)
+				}
+			}
+			return all
+		}
+		f.fail(true, "settle")
+		assert.Empty(t, findings())
+		time.Sleep(10*time.Minute + 30*time.Second)
+		require.Len(t, findings(), 1)
+		assert.Regexp(t, `^receiver down: nothing delivered since 2000-01-01T00:02:0\dZ: connection refused$`, findings()[0])
+		require.NoError(t, n.Shutdown(t.Context()))
+		assert.Len(t, findings(), 3)
+		assert.Contains(t, findings(), "receiver ops has no sender, so it gets no message about jobs")
+		require.NoError(t, Forget(t.Context(), f.process("c").reg, "test", "", "down"))
+		assert.Equal(t, []string{"receiver ops has no sender, so it gets no message about jobs"}, findings())
+	})
 }

@@ -63,7 +63,7 @@ var reach = []struct {
 	{"internal/view", []string{"registry", "operator", "history", "internal/count", "internal/shell"}},
 	{"internal/...", []string{"registry"}},
 	{"cmd/...", []string{
-		"registry/...", "schedule", "operator", "coordinator", "coordinator/strategy", "executor", "handler", "history", "rotaprom", "internal/...", "cmd/rota/internal/...", "cmd/rota/rotacmd",
+		"registry/...", "schedule", "operator", "coordinator", "coordinator/strategy", "executor", "handler", "history", "notify", "rotaprom", "internal/...", "cmd/rota/internal/...", "cmd/rota/rotacmd",
 		"conformance/child",
 		"github.com/prometheus/client_golang/...", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.yaml.in/yaml/v3", "go.yaml.in/yaml/v4",
 		"golang.org/x/term", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5/...", "modernc.org/sqlite",
