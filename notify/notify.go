@@ -64,7 +64,8 @@ const (
 	defaultAfter     = time.Minute
 	defaultQuiet     = 15 * time.Minute
 	defaultLateAfter = time.Minute
-	defaultTimeout   = 15 * time.Second
+	// DefaultTimeout is the default of Options.Timeout.
+	DefaultTimeout = 15 * time.Second
 	// sessionTTL is how long the receivers of a process that died have no sender.
 	sessionTTL = 30 * time.Second
 	// mostReceivers bounds the receivers: each has a goroutine, a lock and a record.
@@ -74,7 +75,7 @@ const (
 // settings returns the options with defaults, or an error for those that are wrong.
 func (o Options) settings() (Options, error) {
 	o.After, o.Quiet = cmp.Or(o.After, defaultAfter), cmp.Or(o.Quiet, defaultQuiet)
-	o.LateAfter, o.Timeout = cmp.Or(o.LateAfter, defaultLateAfter), cmp.Or(o.Timeout, defaultTimeout)
+	o.LateAfter, o.Timeout = cmp.Or(o.LateAfter, defaultLateAfter), cmp.Or(o.Timeout, DefaultTimeout)
 	var errs []error
 	for name, d := range map[string]time.Duration{"After": o.After, "Quiet": o.Quiet, "LateAfter": o.LateAfter, "Timeout": o.Timeout} {
 		if d < 0 {

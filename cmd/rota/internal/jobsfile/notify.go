@@ -18,11 +18,11 @@ import (
 
 // notifySpec is the key notify as it is written.
 type notifySpec struct {
-	Receivers                        map[string]receiverSpec
-	Default                          *[]string
-	After, Quiet, LateAfter, Timeout time.Duration
-	HideErrors                       bool
-	Console                          string
+	Receivers               map[string]receiverSpec
+	Default                 *[]string
+	After, Quiet, LateAfter time.Duration
+	HideErrors              bool
+	Console                 string
 }
 
 // receiverSpec is a receiver as it is written. Exactly one field is set.
@@ -64,7 +64,6 @@ func notifyFields() []field[notifySpec] {
 		key("after", duration(time.Second), func(v *n) *time.Duration { return &v.After }, "1m", "How long a state must last until it is reported."),
 		key("quiet", duration(time.Second), func(v *n) *time.Duration { return &v.Quiet }, "15m", "The least time between a message about a job and the next one, but for its recovery."),
 		key("late_after", duration(time.Second), func(v *n) *time.Duration { return &v.LateAfter }, "1m", "How long a fire may be due until its job is late."),
-		key("timeout", duration(time.Millisecond), func(v *n) *time.Duration { return &v.Timeout }, "15s", "The bound of an attempt to deliver a message."),
 		key("hide_errors", boolean(), func(v *n) *bool { return &v.HideErrors }, "`false`", "Leaves the errors of failed runs out of messages."),
 		key("console", text(), func(v *n) *string { return &v.Console }, "none", "The address of a console, of which messages have links."),
 	}
@@ -173,7 +172,7 @@ func receiverNamesShape() shape[[]string] {
 func (b *builder) notify(s *notifySpec, jobs []jobSpec) {
 	b.checkReceiverNames("notify.default", s.Default, s)
 	o := notify.Options{
-		After: s.After, Quiet: s.Quiet, LateAfter: s.LateAfter, Timeout: s.Timeout, HideErrors: s.HideErrors, Console: s.Console,
+		After: s.After, Quiet: s.Quiet, LateAfter: s.LateAfter, HideErrors: s.HideErrors, Console: s.Console,
 		Receivers: map[string]notify.Receiver{}, Jobs: map[string][]string{},
 	}
 	if s.Default != nil {

@@ -27,7 +27,7 @@ func TestNotify_FillsEachOption(t *testing.T) {
 	o.Receivers = nil
 	assert.Equal(t, notify.Options{
 		Default: []string{"chat"}, Jobs: map[string][]string{"settle": {"chat", "mail"}}, After: 2 * time.Minute, Quiet: 30 * time.Minute,
-		LateAfter: 5 * time.Minute, Timeout: 10 * time.Second, HideErrors: true, Console: "https://rota.example.org/",
+		LateAfter: 5 * time.Minute, HideErrors: true, Console: "https://rota.example.org/",
 	}, o)
 }
 
