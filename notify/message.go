@@ -14,7 +14,7 @@ import (
 	"github.com/rota-dev/rota/internal/view"
 )
 
-// Transition is what a message reports.
+// Transition is the kind of a message.
 type Transition string
 
 // The transitions.

@@ -272,7 +272,7 @@ func (g *generation) start(ctx context.Context, before *generation) {
 	}()
 }
 
-// inherit has the runners remember what those of another generation, which has ended, have delivered.
+// inherit passes the IDs of delivered messages on from the runners of another generation, which has ended.
 func (g *generation) inherit(before *generation) {
 	for _, r := range g.runners {
 		for _, old := range before.runners {

@@ -509,7 +509,7 @@ func countOf(text string, r rune) (n int) {
 	return n
 }
 
-// What rota doctor finds of receivers.
+// The findings that rota doctor shows of receivers.
 func TestNotifier_ADiagnosisShowsReceivers(t *testing.T) {
 	run(t, func(t *testing.T, f *fleet) {
 		down := &sink{}

@@ -270,7 +270,7 @@ func (t *term) publish() {
 }
 
 // decide adds the messages that are due to the flight, and commits them. While others wait to be accepted, it only observes:
-// the changes since are what the next messages report.
+// the next messages report the changes since.
 func (t *term) decide(ctx context.Context, now time.Time) error {
 	if state, _ := t.session.State(); state != registry.SessionConnected {
 		return nil // what the watches delivered may be old

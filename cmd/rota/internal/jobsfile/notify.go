@@ -47,7 +47,7 @@ type mailSpec struct {
 	TLS                    TLSFiles
 }
 
-// Notify is who gets messages about the jobs of a file, and when.
+// Notify has the settings of messages about the jobs of a file.
 type Notify struct {
 	// Options are those of a notifier. Receivers is empty if the file has no receiver.
 	Options notify.Options

@@ -56,7 +56,7 @@ func fileFields() []field[fileSpec] {
 		key("history", historyShape(), func(f *fileSpec) *History { return &f.History }, "none",
 			"Where each process records the runs that have ended: `sqlite:FILE`, `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE`, or `jsonl:FILE` for lines of JSON; a relative FILE is relative to the directory of this file; a map if it needs a password or other settings."),
 		key("notify", notifyShape(), func(f *fileSpec) *notifySpec { return &f.Notify }, "none",
-			"Who gets messages when jobs begin to fail, are late, have no owner, or have recovered."),
+			"The receivers of messages when jobs fail, are late, have no owner, or have recovered."),
 		key("defaults", defaultsShape(), func(f *fileSpec) *jobSpec { return &f.Defaults }, "none",
 			"Keys of jobs, for each job that does not have them and to which they apply. The variables of `env` are merged, other values are replaced as a whole."),
 		key("jobs", jobsShape(), func(f *fileSpec) *[]jobSpec { return &f.Jobs }, "",
