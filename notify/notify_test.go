@@ -218,7 +218,7 @@ func TestNotifier_ManyJobsFailWithinAMinute(t *testing.T) {
 	})
 }
 
-// A receiver is down for an hour. It delays no other one, what waits for it is bounded, and it gets what has changed.
+// A receiver that is down for an hour delays no other one. The messages that wait for it are bounded, and later it gets the changes.
 func TestNotifier_AReceiverIsDownForAnHour(t *testing.T) {
 	run(t, func(t *testing.T, f *fleet) {
 		ops, down := &sink{}, &sink{}

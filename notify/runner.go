@@ -273,7 +273,7 @@ func (t *term) publish() {
 // the next messages report the changes since.
 func (t *term) decide(ctx context.Context, now time.Time) error {
 	if state, _ := t.session.State(); state != registry.SessionConnected {
-		return nil // what the watches delivered may be old
+		return nil // the watches may lag
 	}
 	seen, round, ok := t.g.group.read(t.decider.tracked(&t.cursor), now, func(job string) bool { return t.g.o.wants(t.name, job) })
 	if !ok || round == t.round {
@@ -302,7 +302,7 @@ func (t *term) decide(ctx context.Context, now time.Time) error {
 
 func (t *term) isRefused(id string) bool { return t.refused[id].times > 0 }
 
-// deliver makes an attempt to deliver each message in flight whose time has come, and commits what has been accepted.
+// deliver makes an attempt to deliver each message in flight whose time has come, and commits the rest.
 func (t *term) deliver(ctx context.Context) error {
 	if len(t.flight) == 0 || time.Now().Before(t.notBefore) || ctx.Err() != nil {
 		return nil

@@ -13,12 +13,12 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// answerer is a receiver that knows what it was answered.
+// answerer is a receiver that returns the answer to a message.
 type answerer interface {
 	deliver(ctx context.Context, m Message) (answer string, err error)
 }
 
-// SendTest delivers a message with the Transition Test, once, and returns what a Webhook or Mail was answered. It needs no store.
+// SendTest delivers a message with the Transition Test, once, and returns the answer to a Webhook or Mail. It needs no store.
 func SendTest(ctx context.Context, to Receiver, namespace, group string) (answer string, err error) {
 	m := sampleMessage(namespace, cmp.Or(group, "default"), time.Now())
 	err = contain.CallApart("Deliver", func() (err error) {

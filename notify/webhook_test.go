@@ -23,7 +23,7 @@ import (
 	"github.com/rota-dev/rota/executor"
 )
 
-// request is what a server got.
+// request is a request as a server received it.
 type request struct {
 	method, path string
 	header       http.Header
