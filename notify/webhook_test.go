@@ -205,7 +205,11 @@ func TestWebhook_ErrorsHaveNoSecrets(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"refused": func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusForbidden)
-			fmt.Fprint(w, strings.Repeat("x", 180), " ", r.Header.Get("Authorization"), " is no token for ", r.URL.String(), " ", r.URL.Query().Get("key"))
+			fmt.Fprint(w, strings.Repeat("x", 180), " ", r.Header.Get("Authorization"), " is no token")
+		},
+		"with the URL": func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, r.URL.String(), " ", r.URL.Query().Get("key"), " ", r.URL.Path[1:])
 		},
 		"broken off": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 	} {
