@@ -31,7 +31,11 @@ var reach = []struct {
 	{"schedule", []string{"internal/firelist", "internal/jobname", "internal/scheduletext", "internal/texthash", "github.com/robfig/cron/v3"}}, // knows no fleet
 	{"executor/...", []string{"registry", "schedule", "operator", "coordinator/...", "executor/...", "internal/group/...", "internal/contain", "internal/count", "internal/firelist", "internal/heap", "internal/jobname", "internal/mutex", "internal/record", "internal/scheduletext", "internal/shardset", "internal/texthash"}},
 	{"history/sqltest", nil},
-	{"handler", []string{"executor", "registry", "internal/contain", "internal/mutex", "github.com/robfig/cron/v3"}},
+	{"handler", []string{"executor", "registry", "internal/contain", "internal/httprules", "internal/mutex", "github.com/robfig/cron/v3"}},
+	{"notify", []string{
+		"registry", "lock", "operator", "executor", "internal/contain", "internal/count", "internal/httprules", "internal/mutex",
+		"internal/record", "internal/view",
+	}},
 	{"history", []string{"executor", "internal/contain", "internal/heap", "internal/mutex"}},
 	{"rotatest", []string{"registry", "registry/memory", "schedule", "operator", "coordinator", "executor", "internal/onecpu", "internal/record", "internal/shardset"}},
 
@@ -61,7 +65,7 @@ var reach = []struct {
 	{"internal/acts", []string{"schedule", "operator", "executor", "internal/count", "internal/instant", "internal/record", "internal/shardset", "internal/view"}},
 	{"internal/...", []string{"registry"}},
 	{"cmd/...", []string{
-		"registry/...", "schedule", "operator", "coordinator", "coordinator/strategy", "executor", "handler", "history", "rotaprom", "internal/...", "cmd/rota/internal/...", "cmd/rota/rotacmd",
+		"registry/...", "schedule", "operator", "coordinator", "coordinator/strategy", "executor", "handler", "history", "notify", "rotaprom", "internal/...", "cmd/rota/internal/...", "cmd/rota/rotacmd",
 		"conformance/child",
 		"github.com/prometheus/client_golang/...", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.yaml.in/yaml/v3", "go.yaml.in/yaml/v4",
 		"golang.org/x/term", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5/...", "modernc.org/sqlite",
