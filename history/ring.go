@@ -180,14 +180,15 @@ func (r *ringReader) Cells(_ context.Context, q CellsQuery) ([]Cell, error) {
 		shard   int
 	}
 	last := map[shardKey]int64{}
-	for _, run := range r.find(func(run *Run) bool {
-		return run.Job == q.Job && !run.Fire.Before(q.Since) && !run.Fire.After(q.Until) && run.Shard >= q.FirstShard && run.Shard < q.EndShard
-	}) {
-		key, n := shardKey{run.Fire.UnixMicro(), run.Trigger, run.Shard}, lastRunOf(&run)
-		if before, found := last[key]; !found || n > before {
-			last[key] = n
+	r.find(func(run *Run) bool {
+		if run.Job == q.Job && !run.Fire.Before(q.Since) && !run.Fire.After(q.Until) && run.Shard >= q.FirstShard && run.Shard < q.EndShard {
+			key, n := shardKey{run.Fire.UnixMicro(), run.Trigger, run.Shard}, lastRunOf(run)
+			if before, found := last[key]; !found || n > before {
+				last[key] = n
+			}
 		}
-	}
+		return false // a copy of each run would cost more than the rest
+	})
 	counts := map[Cell]int{}
 	for key, n := range last {
 		c := Cell{Fire: time.UnixMicro(key.fire).UTC(), Trigger: key.trigger, FirstShard: key.shard - (key.shard-q.FirstShard)%q.Width}

@@ -540,8 +540,8 @@ func TestStore_TrimReadsFewRowsOfMariaDB(t *testing.T) {
 	require.LessOrEqual(t, count(t, db, "SELECT count(*) FROM rota_run"), rows-8000)
 }
 
-// What a page asks for reads about as many rows as it shows, however many there are: the sums of the last fires of jobs, and counts
-// of runs by the columns of an index.
+// Queries for pages read about as many rows as a page shows: the sums of the last fires of jobs, and counts of the runs of its fires. The
+// number of rows in the tables does not matter.
 func TestStore_ReadsFewRowsOfMariaDB(t *testing.T) {
 	d := newDatabase(t, "MariaDB", history.MySQL)
 	db := d.migrated(t)

@@ -57,6 +57,7 @@ var reach = []struct {
 	{"internal/record", []string{"registry", "internal/jobname", "internal/scheduletext", "internal/shardset"}},
 	{"internal/contain", []string{"internal/mutex"}},
 	{"internal/view", []string{"registry", "operator", "history", "internal/count", "internal/shell"}},
+	{"internal/acts", []string{"operator", "internal/view"}},
 	{"internal/...", []string{"registry"}},
 	{"cmd/...", []string{
 		"registry/...", "schedule", "operator", "coordinator", "coordinator/strategy", "executor", "handler", "history", "rotaprom", "internal/...", "cmd/rota/internal/...", "cmd/rota/rotacmd",
@@ -64,6 +65,7 @@ var reach = []struct {
 		"github.com/prometheus/client_golang/...", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.yaml.in/yaml/v3", "go.yaml.in/yaml/v4",
 		"golang.org/x/term", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5/...", "modernc.org/sqlite",
 	}},
+	{"web/...", []string{"registry", "schedule", "operator", "executor", "history", "internal/...", "web/internal/..."}},
 	{"rotaprom", []string{"executor", "registry", "github.com/prometheus/client_golang/..."}},
 	{"rotaotel", []string{"executor", "go.opentelemetry.io/otel/..."}},
 	{"examples/settlement", []string{"registry/...", "schedule", "executor", "modernc.org/sqlite"}},
