@@ -27,7 +27,7 @@ type Fire struct {
 	Fire    time.Time
 	Trigger uint64 // zero for a scheduled fire
 	State   State
-	Text    string // what the state is concluded from: "2 of 3 ok, 1 failed"
+	Text    string // the counts behind the state: "2 of 3 ok, 1 failed"
 	// Recorded is the record in the history. It is zero if there is none.
 	Recorded history.Fire
 }
