@@ -148,7 +148,7 @@ func TestStyleSheet_HasEachState(t *testing.T) {
 
 var hostile = []string{
 	`"><script>alert(1)</script>`, `' onload='alert(1)`, `</title></svg><img src=x onerror=alert(1)>`, "{{.}}", "a&b<c>", `javascript:alert(1)`, "\x00\xff",
-	"../../../etc", "a/b?c#d", "‮",
+	"../../../etc", "a/b?c#d", "\u202e",
 }
 
 func TestNames_CannotBecomeMarkup(t *testing.T) {

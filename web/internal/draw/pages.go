@@ -13,7 +13,7 @@ import (
 	"github.com/rota-dev/rota/web/internal/past"
 )
 
-// GridPage is what the template grid-content shows.
+// GridPage is the data of the template grid-content.
 type GridPage struct {
 	Job, JobLink   string
 	Drawing        template.HTML
@@ -25,7 +25,7 @@ type GridPage struct {
 	WithoutHistory string // not empty if there is no history: why there is little to see
 }
 
-// WithoutHistory tells why there is little to see.
+// WithoutHistory explains why a page has few fires.
 const WithoutHistory = "The console has no history: this is what the records of the fleet know, which are the current runs and the latest failures."
 
 // GridPageOf returns the page of a grid. hasHistory is whether the console has a history.
@@ -59,7 +59,7 @@ func jobLink(l Links, job string) string {
 	return l.with(l.Base+"../"+escape(job), "")
 }
 
-// FirePage is what the template fire-content shows.
+// FirePage is the data of the template fire-content.
 type FirePage struct {
 	Job, JobLink, GridLink string
 	Name                   Text // of the fire
@@ -153,7 +153,7 @@ func outputsOf(rows []past.ShardRuns, l Links) (outputs []Output, withheld bool)
 	return outputs, withheld
 }
 
-// RunPage is what the template run-content shows.
+// RunPage is the data of the template run-content.
 type RunPage struct {
 	Job, JobLink, FireLink string
 	Fire                   Text
@@ -168,7 +168,7 @@ type RunPage struct {
 	WithoutHistory         string
 }
 
-// RunTry is an attempt with all that is known of it.
+// RunTry is an attempt with all its known fields.
 type RunTry struct {
 	ID, Title, State, StateText string
 	Fields                      []Field
@@ -209,7 +209,7 @@ func RunPageOf(r past.Run, hasHistory bool, l Links, t view.Times) RunPage {
 	return p
 }
 
-// fieldsOf returns what is known of an attempt, without its error and output.
+// fieldsOf returns the known fields of an attempt, without its error and output.
 func fieldsOf(try *past.Try, t view.Times) []Field {
 	fields := []Field{{"instance", Text{Text: try.Instance}}}
 	add := func(label string, known bool, text, exact string) {

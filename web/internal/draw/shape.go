@@ -74,8 +74,6 @@ func (m *markup) raw(parts ...string) {
 
 func (m *markup) text(s string) { m.WriteString(template.HTMLEscapeString(s)) }
 
-func (m *markup) int(n int) { m.WriteString(strconv.Itoa(n)) }
-
 // open begins a drawing of a size. Its parts can be links, so it is no image but a group.
 func (m *markup) open(class, label string, width, height int) {
 	m.raw(`<svg class="`, class, `" role="group" aria-label="`)

@@ -42,7 +42,7 @@ type OneFire struct {
 	Begin, End time.Time
 }
 
-// ShardRuns is what one shard did for a fire.
+// ShardRuns is the attempts of one shard for a fire.
 type ShardRuns struct {
 	Shard int
 	State State
@@ -385,7 +385,7 @@ func (s *ShardRuns) addGaps(fire time.Time) {
 	}
 }
 
-// Run is what one shard did for a fire, with all texts.
+// Run is the attempts of one shard for a fire, with all texts.
 type Run struct {
 	Job     string
 	Fire    time.Time
@@ -436,7 +436,7 @@ func ReadRun(ctx context.Context, r history.Reader, st *operator.Status, q FireQ
 	return run, true, nil
 }
 
-// noteWithoutRuns says why there are no attempts to show. Note is that of the fire.
+// noteWithoutRuns returns why there are no attempts to show. Note is that of the fire.
 func noteWithoutRuns(state State, note string) string {
 	switch state {
 	case Absent:

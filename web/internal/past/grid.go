@@ -78,7 +78,7 @@ func ReadGrid(ctx context.Context, r history.Reader, st *operator.Status, q Grid
 		}
 	}
 	if !q.Until.IsZero() {
-		live = Live{Shards: live.Shards} // what runs now is not of the past
+		live = Live{Shards: live.Shards} // current runs belong to the latest fires
 	}
 	shards := shardsOf(known.fires, live)
 	q.Of = clip(q.Of, shards)
@@ -104,7 +104,7 @@ func ReadGrid(ctx context.Context, r history.Reader, st *operator.Status, q Grid
 	return g, nil
 }
 
-// knownFires is what a history has of fires: their records, counts of runs for the rows of a grid, and for all shards.
+// knownFires is the content of a history about fires: their records, counts of runs for the rows of a grid, and for all shards.
 type knownFires struct {
 	fires      []history.Fire
 	cells, all []history.Cell
@@ -177,7 +177,7 @@ func gridOf(job string, known knownFires, live Live, of Range, shards int) Grid 
 	return g
 }
 
-// column collects what is known of a fire.
+// column collects the known states of a fire.
 type column struct {
 	fire  *Fire
 	of    Range
@@ -189,7 +189,7 @@ type column struct {
 	live       int
 }
 
-// rowState collects what is known of the shards of a row.
+// rowState collects the known states of the shards of a row.
 type rowState struct {
 	counts  Counts
 	attempt int // of the recorded run, if the row has one shard
@@ -248,7 +248,7 @@ func (c *column) add(shards []int, attempt int, state State) {
 				}
 				continue
 			}
-			row.counts = Counts{} // what it does now is worth more than its last attempt
+			row.counts = Counts{} // the current attempt replaces the last recorded one
 		}
 		row.counts[state]++
 		if first {
@@ -257,7 +257,7 @@ func (c *column) add(shards []int, attempt int, state State) {
 	}
 }
 
-// concludeRest returns the state of the shards that have neither a kept run nor a current one, and what is not known of them.
+// concludeRest returns the state of the shards that have neither a kept run nor a current one, and a note if the history cannot tell it.
 func (c *column) concludeRest(shards int, ownFires bool) (State, string) {
 	f := &c.fire.Recorded
 	targets := cmp.Or(f.Shards, shards)

@@ -7,7 +7,7 @@ import (
 	"github.com/rota-dev/rota/schedule"
 )
 
-// Live is what the records of the fleet say of the current fires of a job. Its zero value says nothing.
+// Live is the state of the current fires of a job by the records of the fleet. Its zero value is no state.
 type Live struct {
 	Shards int // of the job
 	// ownFires reports that the fires of each shard count from the ends of its runs, so a fire is usually of one shard.
@@ -30,7 +30,7 @@ type liveRuns struct {
 	instance string
 }
 
-// LiveOf returns what the status of a job says.
+// LiveOf returns the state by the status of a job.
 func LiveOf(st *operator.Status) Live {
 	v := Live{Shards: max(st.Shards, len(st.PerShard)), ownFires: countsEnds(st.Schedule), failures: st.Failures, again: st.Reruns}
 	v.claimedTo = make([]time.Time, len(st.PerShard))
@@ -53,7 +53,7 @@ func LiveOf(st *operator.Status) Live {
 	return v
 }
 
-// LiveOfSummary returns what the summary of a job in a group says.
+// LiveOfSummary returns the state by the summary of a job in a group.
 func LiveOfSummary(j *operator.JobSummary) Live {
 	v := Live{Shards: j.Shards, ownFires: countsEnds(j.Schedule), LastFire: j.LastFire, running: j.Running, pending: j.Reruns}
 	if !j.LastFailure.At.IsZero() {

@@ -1,6 +1,6 @@
 // Package past has what the history and the records of a fleet know of the fires of jobs, as models to draw.
 //
-// The models claim nothing that is not on record. By default a history has no record of a run that succeeded at its first attempt,
+// The models show recorded facts only. By default a history has no record of a run that succeeded at its first attempt,
 // only its count in the record of the fire. If the counts leave one explanation for the shards without a record, the models give
 // it; otherwise these shards are Unknown.
 package past

@@ -88,6 +88,14 @@ func TestStripOf_AddsWhatOnlyTheFleetKnows(t *testing.T) {
 		states(StripOf("settle", []history.Fire{recorded(0, ok)}, LiveOfSummary(&operator.JobSummary{Shards: 2, LastFire: at(0)}))))
 	assert.Equal(t, []string{"00 failed 1 of 2 ok, 1 failed, running"},
 		states(StripOf("settle", []history.Fire{recorded(0, history.Fire{Shards: 2, OK: 1, Failed: 1})}, LiveOfSummary(&operator.JobSummary{Shards: 2, LastFire: at(0), Running: 1}))))
+	assert.Equal(t, []string{"00 running 1 of 2 ok, running"},
+		states(StripOf("settle", []history.Fire{recorded(0, history.Fire{Shards: 2, OK: 1})}, LiveOfSummary(&operator.JobSummary{Shards: 2, LastFire: at(0), Running: 1}))))
+	assert.Equal(t, []string{"00 pending 1 of 2 ok, 1 running, 1 to run again"},
+		states(StripOf("settle", []history.Fire{recorded(0, history.Fire{Shards: 2, OK: 1})}, LiveOf(&operator.Status{
+			Shards: 2, Members: []operator.MemberStatus{{Running: []operator.Runs{{Shards: []int{0}, Fire: at(0)}}}}, Reruns: []operator.Runs{{Shards: []int{1}, Fire: at(0)}},
+		}))))
+	assert.Equal(t, []string{"00 ok 2 of 2 ok"},
+		states(StripOf("settle", []history.Fire{recorded(0, ok)}, LiveOfSummary(&operator.JobSummary{Shards: 2, LastFire: at(0), Running: 1}))), "the claims lag behind the history")
 	failure := operator.Failure{Runs: operator.Runs{Shards: []int{1}, Fire: at(0), Attempt: 1}, At: at(1)}
 	assert.Equal(t, []string{"00 failed shard 1 failed", "02 running running"},
 		states(StripOf("settle", nil, LiveOfSummary(&operator.JobSummary{Shards: 2, LastFire: at(2), Running: 1, LastFailure: failure}))), "without a history")

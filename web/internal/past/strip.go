@@ -27,7 +27,7 @@ type Fire struct {
 	Fire    time.Time
 	Trigger uint64 // zero for a scheduled fire
 	State   State
-	Text    string // what the state is concluded from: "2 of 3 ok, 1 failed"
+	Text    string // the counts behind the state: "2 of 3 ok, 1 failed"
 	// Recorded is the record in the history. It is zero if there is none.
 	Recorded history.Fire
 }
@@ -100,7 +100,7 @@ func firesOf(recorded []history.Fire, live Live) []Fire {
 func (v *Live) markRunning(find func(time.Time, uint64) *Fire) {
 	mark := func(at time.Time, trigger uint64, state State, text string) {
 		if f := find(at, trigger); f != nil {
-			f.State, f.Text = max(f.State, state), strings.TrimPrefix(f.Text+", "+text, ", ")
+			f.mark(state, text)
 		}
 	}
 	for _, r := range v.runs {
@@ -117,8 +117,20 @@ func (v *Live) markRunning(find func(time.Time, uint64) *Fire) {
 	case last.Text == "":
 		last.State, last.Text = Unknown, "claimed or skipped; how it ended is not on record"
 	case v.running > 0 && last.State > Repeated && last.Recorded.Ended.IsZero():
-		last.State, last.Text = max(last.State, Running), last.Text+", running"
+		last.mark(Running, "running")
 	}
+}
+
+// mark marks a fire of which shards run or are to run again. A graver state remains, and so does a success of all: the claims of some
+// jobs record ends late.
+func (f *Fire) mark(state State, text string) {
+	switch f.State {
+	case Absent, Skipped, Unknown:
+		f.State = state
+	case Running:
+		f.State = max(f.State, state)
+	}
+	f.Text = strings.TrimPrefix(f.Text+", "+text, ", ")
 }
 
 func sortFires(fires []Fire) {
