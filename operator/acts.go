@@ -29,9 +29,9 @@ func (o *Operator) As(by, reason string) *Operator {
 	return &with
 }
 
-// ReportingUnchanged returns a copy of o whose Resume, ResumeGroup, Enable, Undrain, Unretire, AcknowledgeLoss, Override of the zero
-// value, and repeated Retire fail with ErrUnchanged if nothing of what they would change is in force. Other Operators return nil then.
-// In both cases no act is recorded.
+// ReportingUnchanged returns a copy of o whose calls fail with ErrUnchanged if they change nothing: Resume, ResumeGroup, Enable, Undrain,
+// Unretire and AcknowledgeLoss without anything to end, Override of the zero value without an override, and a repeated Retire. Without
+// it they return nil. In both cases no act is recorded.
 func (o *Operator) ReportingUnchanged() *Operator {
 	with := *o
 	with.reportUnchanged = true

@@ -32,7 +32,7 @@ var (
 	// ErrNewerFormat means that a newer version of rota wrote a record that this version
 	// cannot interpret. Nothing was written.
 	ErrNewerFormat = record.ErrNewerFormat
-	// ErrUnchanged means that nothing that the call would end is in force. See Operator.ReportingUnchanged.
+	// ErrUnchanged means that the call would change nothing. See Operator.ReportingUnchanged.
 	ErrUnchanged = errors.New("the intent stays as it is")
 )
 

@@ -1,5 +1,5 @@
-// Package acts is the table of what operators may do. The command, the console and its HTTP API make a Request of what they are given
-// and act by the table, so that each act has one form, one check and one answer.
+// Package acts is the table of the acts of operators. The command, the console and its HTTP API parse their input into a Request and
+// act by the table, so that each act has one form, one check and one answer.
 package acts
 
 import (
@@ -80,9 +80,9 @@ type Field struct {
 type Verb struct {
 	Name   string // as the command has it
 	On     Target
-	Short  string // what it does, in a line without a full stop
+	Short  string // the act in a line, without a full stop
 	Fields []Field
-	// Confirm returns what is about to happen, to complete "This will ...". It is nil if the act can be taken back.
+	// Confirm returns the effect, to complete "This will ...". It is nil for an act that needs no question.
 	Confirm func(Request) string
 	// Do checks the request and acts. Act.By and Act.Reason are those of Operator.As.
 	Do doFunc

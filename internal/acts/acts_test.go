@@ -18,7 +18,7 @@ import (
 // minute returns the instant of a fire.
 func minute(n int) time.Time { return epoch.Add(time.Duration(n) * time.Minute) }
 
-// verbTest is what a verb does in a fleet.
+// verbTest is an act of a verb in a fleet, with its results.
 type verbTest struct {
 	name string
 	on   Target
@@ -28,7 +28,7 @@ type verbTest struct {
 	text   string // of the result
 	note   string
 	act    string // the last one on record; empty for none
-	// again is the text of the same act once more, if it has nothing to end by then.
+	// again is the text of the repeated act, which has nothing to end; empty for acts that do it again.
 	again string
 	// refused is an act that fails, and says why.
 	refused Request
@@ -73,10 +73,12 @@ var verbTests = []verbTest{
 		refused: Request{Job: "settle", From: epoch, To: future}, why: "after now",
 	},
 	{
-		name: "stop-backfills", on: OnJob, r: Request{Job: "settle"}, text: "dropped 1 fire of settle", act: "stop backfills: 1 fire",
+		name: "stop-backfills", on: OnJob, r: Request{Job: "settle"}, text: "dropped 2 fires of settle", act: "stop backfills: 2 fires",
 		before: func(k *kit) {
 			k.did("pause", OnJob, Request{Job: "settle"})
-			k.did("backfill", OnJob, Request{Job: "settle", From: epoch, To: minute(1)})
+			k.fleet.Sleep(time.Second)
+			k.did("backfill", OnJob, Request{Job: "settle", From: minute(-2), To: minute(1)})
+			k.fleet.Sleep(time.Second) // the first fire is in flight, and waits for the resume
 		},
 		refused: Request{Job: "nowhere"}, why: "unknown job",
 	},

@@ -62,7 +62,7 @@ func noteAbsent(ctx context.Context, op *operator.Operator, s *operator.Scope) s
 	return strings.Join(notes, "\n")
 }
 
-// noteMissing names the instances that are not alive, what that means, and the instances that are.
+// noteMissing names the instances that are not alive, with the meaning, and the live ones.
 func noteMissing(ctx context.Context, op *operator.Operator, names []string, meaning string) string {
 	return noteOthers(ctx, op, names, func(i *operator.InstanceStatus) string { return i.Instance },
 		"no instance %s is alive; "+meaning+". Alive: %s")

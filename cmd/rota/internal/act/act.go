@@ -73,7 +73,7 @@ func (c *commands) nameCaller() string {
 	return c.s.Getenv("USER")
 }
 
-// print prints what a command has done that is no act of the table.
+// print prints the result of a command beside the table of acts.
 func (c *commands) print(cmd *cobra.Command, v view.Done) error {
 	v.Version = view.Version
 	if v.Jobs == nil {

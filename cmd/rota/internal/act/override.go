@@ -80,7 +80,7 @@ func asUsage(err error) error {
 	return err
 }
 
-// previewOverride shows what an override would change.
+// previewOverride shows shards and fires before and after an override.
 func (c *commands) previewOverride(ctx context.Context, cmd *cobra.Command, op *operator.Operator, r acts.Request) error {
 	in, err := op.Intent(ctx, r.Job)
 	if err != nil {
