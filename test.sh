@@ -108,15 +108,29 @@ go test -count=1 -timeout=30m -tags rotacheck -skip 'TestUnoffered|TestStoreCloc
 	./internal/mutex ./internal/contain ./internal/group/{claimer,elector,eventlog,leader,member} \
 	./executor/... ./handler ./history ./coordinator || status=1
 
-# The tools have a module each and no tests. A module that go.work lists is tested in the
-# workspace. The root's is not, which proves that its go.mod is complete.
-while read -r dir; do
-	if [[ $dir != . ]] && grep -q "^	$dir\$" go.work; then export GOWORK=; else export GOWORK=off; fi
-	patterns=(./...)
-	if [[ $dir == . ]]; then patterns=(./registry/... ./...); fi # what takes longest begins first
-	(cd "$dir" && go test -race -count=1 -timeout="$timeout" -p "$packages" "$@" "${patterns[@]}" </dev/null) || status=1
-done < <(find . -name go.mod -not -path './internal/tools/*' -exec dirname {} + | sort)
-export GOWORK=off
+# test_module tests a module. One that go.work lists is tested in the workspace. The root's is not, which proves that its go.mod is
+# complete. Its packages that take longest begin first.
+test_module() {
+	local dir=$1 work_file=off patterns=(./...)
+	shift
+	if [[ $dir == . ]]; then patterns=(./registry/... ./...); elif grep -q "^	$dir\$" go.work; then work_file=; fi
+	(cd "$dir" && GOWORK=$work_file go test -race -count=1 -timeout="$timeout" "$@" "${patterns[@]}" </dev/null)
+}
+
+# The other modules are tested beside the root's, one package at a time, since the packages of stores mostly wait. The tools have a
+# module each and no tests.
+test_others() {
+	local failed=0
+	while read -r dir; do
+		test_module "$dir" -p 1 "$@" || failed=1
+	done < <(find . -mindepth 2 -name go.mod -not -path './internal/tools/*' -exec dirname {} + | sort)
+	return "$failed"
+}
+test_others "$@" >"$work/others" 2>&1 &
+others=$!
+test_module . -p "$packages" "$@" || status=1
+wait "$others" || status=1
+cat "$work/others"
 
 go run ./internal/test/testrun table "$ROTA_CONFORMANCE_REPORT" || status=1
 

@@ -35,6 +35,8 @@ type Backend struct {
 	// records. Zero means 1, and a small number.
 	Seed  uint64
 	Seeds int
+	// Which selects the cases to run, for a second run of a backend in another mode. Nil selects all.
+	Which func(Case) bool
 	// Lacks declares the fault controls that Open does not provide and the cases that are
 	// not to run, each with the reason.
 	Lacks Lacks
@@ -43,6 +45,9 @@ type Backend struct {
 // Lacks maps names of fault controls and codes of cases to the reason why a backend does
 // without them.
 type Lacks map[string]string
+
+// Lacking reports whether the backend cannot run a case.
+func (b Backend) Lacking(c Case) bool { return c.lackReason(b) != "" }
 
 // SingleServer returns the declaration of a store of one server, which has none of the controls
 // that need several members. reason is, for example, "is one server without standbys". Add other

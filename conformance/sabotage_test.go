@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/rota-dev/rota/conformance"
 	"github.com/rota-dev/rota/internal/test/memorybackend"
 	"github.com/rota-dev/rota/registry"
@@ -323,4 +325,14 @@ func wrapEachSession(wrap func(registry.Registry, registry.Session) registry.Ses
 			return wrap(r, s), nil
 		}}
 	})
+}
+
+func TestRun_RunsWhatABackendSelects(t *testing.T) {
+	b := memorybackend.New()
+	b.Which = func(c conformance.Case) bool { return c.Code == "K02" || c.Code == "L01" }
+	var ran []string
+	for _, r := range conformance.Run(t, b).Results {
+		ran = append(ran, r.Case.Code)
+	}
+	require.Equal(t, []string{"K02", "L01"}, ran)
 }

@@ -516,9 +516,17 @@ func beginUnderWrites(t *test) {
 func watchContext(t *test) {
 	a := t.handleA()
 	for _, form := range contextForms {
-		const lasts = 50 * time.Millisecond
-		ctx, cause := form.begin(t, lasts)
-		w, err := a.Watch(ctx, "d", registry.WatchOptions{})
+		var w registry.Watcher
+		var cause, err error
+		lasts := 50 * time.Millisecond
+		for ; ; lasts *= 4 {
+			var ctx context.Context
+			ctx, cause = form.begin(t, lasts)
+			if w, err = a.Watch(ctx, "d", registry.WatchOptions{}); err == nil || lasts > slack {
+				break
+			}
+			require.ErrorIs(t, err, cause, "Watch, whose context ended by %s before it began", form.name)
+		}
 		require.NoError(t, err)
 		t.Cleanup(func() { w.Close() })
 		_, err = w.Next(t.ctx)

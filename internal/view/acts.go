@@ -126,6 +126,22 @@ func DescribeRuns(runs []operator.Runs) string {
 	return strings.Join(parts, "; ")
 }
 
+// DescribeRetry returns the result of a retry.
+func DescribeRetry(job string, r operator.RetriedRuns, again bool) Done {
+	done := Done{Version: Version, Verb: "retry", Jobs: []string{job}, Trigger: r.Trigger, Runs: []operator.Runs{r.Runs}}
+	done.Text = fmt.Sprintf("retries %s of fire %s of %s: trigger #%d", ShardsText(r.Shards), r.Fire.UTC().Format(time.RFC3339Nano), job, r.Trigger)
+	if again {
+		done.Text += ", as new work"
+	}
+	if r.More > 0 {
+		done.Text += fmt.Sprintf("; the records do not name %d more that failed: use --shard", r.More)
+	}
+	for _, refused := range r.Refused {
+		done.Text += fmt.Sprintf("; not %s: %s", ShardsText(refused.Shards), refused.Why)
+	}
+	return done
+}
+
 // OverrideFields returns the fields of an override by their names in a definition.
 func OverrideFields(ov operator.Override) map[string]any {
 	fields := map[string]any{}

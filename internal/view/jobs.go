@@ -48,15 +48,23 @@ func (f JobsFilter) Check() error {
 	return nil
 }
 
+// Selects reports whether f, which Check accepts, selects a job.
+func (f JobsFilter) Selects(j *Job) bool {
+	if f.State != "" && !has(j.States, f.State) {
+		return false
+	}
+	matched, _ := path.Match(f.Glob, j.Job)
+	return f.Glob == "" || matched
+}
+
 // JobsOf returns the list of jobs of a group that f selects.
 func JobsOf(st operator.GroupStatus, f JobsFilter) Jobs {
 	v := Jobs{Version: Version, At: st.At, Group: groupOf(&st), Alerts: alertsOf(&st, len(st.Jobs)), Unreadable: st.Unreadable}
 	for i := range st.Jobs {
 		j := jobOf(&st.Jobs[i], st.At, LateAfter)
-		if matched, _ := path.Match(f.Glob, j.Job); f.Glob != "" && !matched || f.State != "" && !has(j.States, f.State) {
-			continue
+		if f.Selects(&j) {
+			v.Jobs = append(v.Jobs, j)
 		}
-		v.Jobs = append(v.Jobs, j)
 	}
 	if text := describeUnoffered(st.Jobs); text != "" {
 		v.Alerts = append(v.Alerts, Alert{Text: strings.ToUpper(text[:1]) + text[1:] + "."})

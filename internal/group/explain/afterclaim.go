@@ -42,11 +42,11 @@ func (s *subject) describeSettled() result {
 		return pass("attempt %d, by %s", m.Attempt, s.claimer())
 	case m.Fire == s.fire:
 		if s.meets(claiming.Disabled) {
-			r := stop("enable the shard; trigger it to make up for skipped fires", "the fire was skipped by %s; the shard is disabled", s.claimer()).with(Enable)
+			r := stop("enable the shard; "+s.makeUp("trigger it to make up for skipped fires"), "the fire was skipped by %s; the shard is disabled", s.claimer()).with(Enable)
 			r.summary = "was skipped; the shard is disabled"
 			return r
 		}
-		r := stop("see OnMisfire, CatchupWindow and OnOverlap of the job; trigger the shard to make up for it",
+		r := stop("see OnMisfire, CatchupWindow and OnOverlap of the job; "+s.makeUp("trigger the shard to make up for it"),
 			"the fire was skipped by %s: by the misfire policy, the catch-up window or the overlap policy, or since the shard was disabled. The records do not hold which", s.claimer()).with(Trigger)
 		r.summary = "was skipped"
 		return r
@@ -95,10 +95,10 @@ func (s *subject) explainUnclaimed() result {
 	case found && run.Fire < s.fire:
 		return stop("wait", "the fire of %v goes first: the misfire policy runs the oldest first", run.Fire)
 	case found:
-		return stop("see OnMisfire of the job; trigger the shard to make up for it", "%s will skip it: the misfire policy runs that of %v in its place", name, run.Fire)
+		return stop("see OnMisfire of the job; "+s.makeUp("trigger the shard to make up for it"), "%s will skip it: the misfire policy runs that of %v in its place", name, run.Fire)
 	}
 	if _, skips := s.findRun(claiming.Skips, ofEpoch); skips {
-		return stop("see OnMisfire and CatchupWindow of the job; trigger the shard to make up for it", "%s will skip it, since it is too late for the job's policy", name)
+		return stop("see OnMisfire and CatchupWindow of the job; "+s.makeUp("trigger the shard to make up for it"), "%s will skip it, since it is too late for the job's policy", name)
 	}
 	if next, waits := s.findRun(claiming.NotDue, ofEpoch); waits {
 		return stop("wait", "%s claims no fire of the shard before %v", name, next.Fire)

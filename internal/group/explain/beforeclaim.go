@@ -313,10 +313,31 @@ func (s *subject) findDisabled() (hold, bool) {
 	case s.trigger > 0:
 		h.effect = ", and its triggers wait until it is enabled"
 	default:
-		h.do += "; trigger it to make up for skipped fires"
+		h.do += "; " + s.makeUp("trigger it to make up for skipped fires")
 		h.effect = ", and its owner skips its fires"
 	}
 	return h, true
+}
+
+// waitingTrigger returns the first trigger of the shard of which no run has been claimed; zero for none.
+func (s *subject) waitingTrigger() uint64 {
+	if s.Plan == nil || s.trigger > 0 {
+		return 0
+	}
+	for _, t := range s.Plan.Triggers {
+		if e, ok := s.Plan.Epoch(t.Epoch); ok && t.Number > s.mark.Trigger && due.TriggerTargets(t, e).Has(s.shard) {
+			return t.Number
+		}
+	}
+	return 0
+}
+
+// makeUp returns how to make up for a skipped fire: as do says, or by the trigger that waits already.
+func (s *subject) makeUp(do string) string {
+	if n := s.waitingTrigger(); n > 0 {
+		return fmt.Sprintf("trigger %d of the shard waits, and runs then", n)
+	}
+	return do
 }
 
 func (h hold) stop() result { return stop(h.do, "%s", h.what+h.effect).with(h.verb) }

@@ -214,6 +214,8 @@ func gateCases() []gateCase {
 		}, 0, "a owns the shard and may claim the fire", "", ""},
 		{"a stopped schedule", "intent", Stop, func(_ *testing.T, r *Records) { r.Plan.Stopped, r.Plan.Epochs[0].Until = true, at(4)+1 }, 0, "by triggers only", "", "resume"},
 		{"a disabled shard", "intent", Stop, func(_ *testing.T, r *Records) { r.Plan.Disabled = shardset.Of(0) }, 0, "the shard is disabled", "would skip it", "enable"},
+		{"a disabled shard with a trigger", "intent", Stop, func(_ *testing.T, r *Records) { r.Plan.Disabled = shardset.Of(0); r.request(2) }, 0, "the shard is disabled", "Trigger 2 of the shard waits too.", "enable the shard; trigger 2 of the shard waits, and runs then"},
+		{"no owner, and a trigger", "owner", Stop, func(_ *testing.T, r *Records) { r.disown(); r.request(2) }, 0, "", "Trigger 2 of the shard waits too.", ""},
 		{"a re-run of a disabled shard", "intent", Stop, func(_ *testing.T, r *Records) {
 			r.Plan.Disabled = shardset.Of(0)
 			r.claim(0, coordtest.Fire(5, 1).Watermark())

@@ -137,6 +137,9 @@ func (r *Records) explainShard(shard int, fire record.Instant) Answer {
 	a.Stops, a.Do, a.Verb, a.Target = end.Verdict == Stop, end.do, end.verb, end.target
 	last := a.Gates[len(a.Gates)-1].Name
 	a.Summary = s.summarize(last, end)
+	if n := s.waitingTrigger(); n > 0 && a.Stops {
+		a.Summary += fmt.Sprintf(" Trigger %d of the shard waits too.", n)
+	}
 	if h, held := s.findHoldAfter(last, end); held {
 		a.Summary += " " + capitalize(h.what) + ", so no further run of it begins."
 		a.Do, a.Verb, a.Target = strings.TrimSuffix(h.do+", then "+end.do, ", then "), h.verb, ""

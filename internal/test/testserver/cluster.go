@@ -169,6 +169,12 @@ func (c *Cluster) Restart(ctx context.Context) error {
 	return c.forEachMember(func(m *Member) error { return m.Restart(ctx) })
 }
 
+// AwaitServing returns when all members serve. A busy machine may delay members for so long that they elect again, during which none of
+// them answers.
+func (c *Cluster) AwaitServing(ctx context.Context) error {
+	return c.forEachMember(func(m *Member) error { return m.awaitServing(ctx) })
+}
+
 // Stop kills the members and removes their data. Calling it twice is legal.
 func (c *Cluster) Stop() {
 	for _, m := range c.members {

@@ -39,6 +39,7 @@ func newStore(t testing.TB, c Config) *store {
 		grants:    make(map[int64]zkwire.Grant),
 	}
 	t.Cleanup(s.close)
+	s.must(c.Cluster.AwaitServing(s.timeoutContext()))
 	return s
 }
 

@@ -112,7 +112,7 @@ it. With --again, the shards run nevertheless, as new work with another key.`,
 				if err != nil {
 					return notMet(err, operator.ErrNoFailure, operator.ErrRetryRefused)
 				}
-				done := describeRetry(args, r, o.Again)
+				done := view.DescribeRetry(args[0], r, o.Again)
 				done.Note = c.describeWait(ctx, op, args[0], r.Shards)
 				return c.print(cmd, done)
 			})
@@ -127,22 +127,6 @@ it. With --again, the shards run nevertheless, as new work with another key.`,
 	settings.AllowEmpty(cmd.Flags(), "param")
 	source.AddFileFlag(cmd)
 	return settings.Limit(cmd, append([]string{"history", "time"}, flags...)...)
-}
-
-// describeRetry returns the result of a retry.
-func describeRetry(args []string, r operator.RetriedRuns, again bool) view.Done {
-	done := view.Done{Verb: "retry", Jobs: args, Trigger: r.Trigger, Runs: []operator.Runs{r.Runs}}
-	done.Text = fmt.Sprintf("retries %s of fire %s of %s: trigger #%d", view.ShardsText(r.Shards), r.Fire.UTC().Format(time.RFC3339Nano), args[0], r.Trigger)
-	if again {
-		done.Text += ", as new work"
-	}
-	if r.More > 0 {
-		done.Text += fmt.Sprintf("; the records do not name %d more that failed: use --shard", r.More)
-	}
-	for _, refused := range r.Refused {
-		done.Text += fmt.Sprintf("; not %s: %s", view.ShardsText(refused.Shards), refused.Why)
-	}
-	return done
 }
 
 // backfillOptions are the flags of backfill.
