@@ -45,11 +45,11 @@ The files of users and of TLS are read again when they change.`,
 				return err
 			}
 			o.uid = os.Geteuid()
-			fleets, err := newFleets(s, o.contexts, o.allowActs)
+			fleets, err := newFleets(s, o.contexts, o.allowActs, log)
 			if err != nil {
 				return err
 			}
-			w := &server{options: o, fleets: fleets, log: log, open: openConsole(o, log), out: cmd.OutOrStdout()}
+			w := &server{options: o, fleets: fleets, log: log, open: openConsole(&o, log), out: cmd.OutOrStdout()}
 			return w.run(cmd.Context())
 		},
 	}
@@ -67,7 +67,7 @@ The files of users and of TLS are read again when they change.`,
 	f.StringVar(&format, "log-format", "text", "text or json")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	cmd.AddCommand(hashCommand())
-	return settings.Limit(cmd, "registry", "namespace", "group", "history", "time", "timeout", "yes")
+	return settings.Limit(cmd, "registry", "namespace", "group", "time", "timeout", "yes")
 }
 
 // hashCommand returns the command "rota web hash".

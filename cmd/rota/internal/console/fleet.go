@@ -35,7 +35,7 @@ var validName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._~-]*$`)
 const unnamed = "fleet"
 
 // newFleets returns the fleets of contexts; for none, that of the current context, the environment and the flags.
-func newFleets(s *settings.Settings, contexts []string, acts bool) ([]*fleet, error) {
+func newFleets(s *settings.Settings, contexts []string, acts bool, log *slog.Logger) ([]*fleet, error) {
 	all, err := s.OfContexts(contexts)
 	if err != nil {
 		return nil, err
@@ -54,6 +54,7 @@ func newFleets(s *settings.Settings, contexts []string, acts bool) ([]*fleet, er
 			return nil, exit.Usagef("the context %q is named twice", f.name)
 		}
 		seen[f.name] = true
+		each.Logger = log.With("fleet", f.name)
 		if acts {
 			if err := each.CheckProtection(); err != nil {
 				return nil, err

@@ -87,7 +87,7 @@ func (s *server) showFleets(w http.ResponseWriter, r *http.Request) {
 		if handler != nil {
 			problem = ""
 		}
-		p.Fleets = append(p.Fleets, row{f.name, f.target(), account.RoleName(role), problem})
+		p.Fleets = append(p.Fleets, row{f.name, f.target(), role.String(), problem})
 	}
 	switch {
 	case len(p.Fleets) == 0:

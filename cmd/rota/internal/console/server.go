@@ -84,8 +84,8 @@ func (s *server) run(ctx context.Context) error {
 		tasks.Go(func() { f.serve(opened, s.open, s.log) })
 	}
 
-	server := port.New(s.handler(), s.log, writeTimeout)
-	server.MaxHeaderBytes, server.TLSConfig = maxHeader, config
+	server := newHTTPServer(s)
+	server.TLSConfig = config
 	bounded := port.Limit(listener, maxConnections)
 	ended := make(chan error, 1)
 	go func() {
@@ -113,6 +113,13 @@ func (s *server) run(ctx context.Context) error {
 	case err := <-ended:
 		return fmt.Errorf("--listen: %w", err)
 	}
+}
+
+// newHTTPServer returns a server of all pages within the bounds of the port.
+func newHTTPServer(s *server) *http.Server {
+	server := port.New(s.handler(), s.log, writeTimeout)
+	server.MaxHeaderBytes = maxHeader
+	return server
 }
 
 // load reads the files of the options, and returns them for watchFiles. Config is nil without TLS.

@@ -101,7 +101,7 @@ func ParseUsers(text []byte) (*Users, error) {
 			problem = errors.Join(problem, errors.New("it has no roles"))
 		}
 		for _, namespace := range slices.Sorted(maps.Keys(entry.Roles)) {
-			role, err := parseRole(entry.Roles[namespace])
+			role, err := web.ParseRole(entry.Roles[namespace])
 			problem = errors.Join(problem, err)
 			user.Roles[namespace] = role
 		}
@@ -146,32 +146,11 @@ func ParseRoles(text string) (Roles, error) {
 		if !found {
 			namespace, name = AnyNamespace, namespace
 		}
-		role, err := parseRole(name)
+		role, err := web.ParseRole(name)
 		if err != nil {
 			return nil, err
 		}
 		roles[namespace] = max(roles[namespace], role)
 	}
 	return roles, nil
-}
-
-// roles are the names of roles.
-var roles = map[string]web.Role{"look": web.Look, "reveal": web.Reveal, "operate": web.Operate, "admin": web.Admin}
-
-func parseRole(name string) (web.Role, error) {
-	role, ok := roles[name]
-	if !ok {
-		return 0, fmt.Errorf("role %.20q is not look, reveal, operate or admin", name)
-	}
-	return role, nil
-}
-
-// RoleName returns the name of a role.
-func RoleName(role web.Role) string {
-	for name, r := range roles {
-		if r == role {
-			return name
-		}
-	}
-	return "none"
 }
