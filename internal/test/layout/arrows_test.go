@@ -56,6 +56,7 @@ var reach = []struct {
 	{"internal/scheduletext", []string{"internal/jobname"}},
 	{"internal/record", []string{"registry", "internal/jobname", "internal/scheduletext", "internal/shardset"}},
 	{"internal/contain", []string{"internal/mutex"}},
+	{"internal/acts", []string{"operator", "internal/count", "internal/view"}},
 	{"internal/view", []string{"registry", "operator", "history", "internal/count", "internal/shell"}},
 	{"internal/...", []string{"registry"}},
 	{"cmd/...", []string{
@@ -65,6 +66,7 @@ var reach = []struct {
 		"golang.org/x/term", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5/...", "modernc.org/sqlite",
 	}},
 	{"rotaprom", []string{"executor", "registry", "github.com/prometheus/client_golang/..."}},
+	{"web/...", []string{"registry", "schedule", "operator", "history", "internal/acts", "internal/shell", "internal/view", "web/..."}},
 	{"rotaotel", []string{"executor", "go.opentelemetry.io/otel/..."}},
 	{"examples/settlement", []string{"registry/...", "schedule", "executor", "modernc.org/sqlite"}},
 	// Examples show user code, which cannot import internal packages.
