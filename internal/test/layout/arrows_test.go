@@ -59,6 +59,10 @@ var reach = []struct {
 	{"internal/acts", []string{"operator", "internal/count", "internal/view"}},
 	{"internal/view", []string{"registry", "operator", "history", "internal/count", "internal/shell"}},
 	{"internal/...", []string{"registry"}},
+	{"cmd/rota/internal/console/...", []string{
+		"web", "internal/count", "cmd/rota/internal/console/...", "cmd/rota/internal/exit", "cmd/rota/internal/ownfile", "cmd/rota/internal/port", "cmd/rota/internal/settings",
+		"github.com/spf13/cobra", "go.yaml.in/yaml/v3", "golang.org/x/crypto/bcrypt", "golang.org/x/term",
+	}},
 	{"cmd/...", []string{
 		"registry/...", "schedule", "operator", "coordinator", "coordinator/strategy", "executor", "handler", "history", "rotaprom", "internal/...", "cmd/rota/internal/...", "cmd/rota/rotacmd",
 		"conformance/child",

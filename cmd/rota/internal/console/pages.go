@@ -25,7 +25,7 @@ const sessionCookie = "rota_session"
 // maxLoginBytes bounds the body of a login.
 const maxLoginBytes = 4 << 10
 
-// page is what the templates get.
+// page holds the values of a template.
 type page struct {
 	Title    string
 	Path     string // of the console
@@ -57,7 +57,7 @@ func (s *server) show(w http.ResponseWriter, r *http.Request, status int, name s
 	p.Path, p.User, p.CanLeave = s.path, id.name, id.session != nil
 	var out bytes.Buffer
 	if err := templates.ExecuteTemplate(&out, name, p); err != nil {
-		s.log.Error("a page of rota web cannot be written", "page", name, "error", err)
+		s.log.Error("a page of the console cannot be written", "page", name, "err", err)
 		http.Error(w, "the console failed; its log has the cause", http.StatusInternalServerError)
 		return
 	}

@@ -62,7 +62,7 @@ func (s *server) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	// The name localhost is what the system makes of it.
+	// The system may resolve localhost to any address.
 	if addr, ok := listener.Addr().(*net.TCPAddr); ok && port.IsLoopback(s.listen) && !addr.IP.IsLoopback() {
 		_ = listener.Close()
 		return exit.Usagef("--listen is %q, which is the address %v, not one of this host only", s.listen, addr)

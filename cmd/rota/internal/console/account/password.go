@@ -105,8 +105,8 @@ func (c *Checker) Check(ctx context.Context, users *Users, name, password, place
 	return user, err
 }
 
-// compareAll compares a password for as long whether the user exists or not, and whatever the cost of its hash: that of the highest
-// cost in the file. Each cost takes twice the time of the one below.
+// compareAll checks a password. The check takes the time of the highest cost in the file for all names, also unknown ones. Each cost
+// takes twice the time of the one below.
 func (c *Checker) compareAll(users *Users, name, password string) (User, error) {
 	user, ok := users.Find(name)
 	ok = ok && len(user.hash) > 0 && len(password) <= maxPasswordBytes

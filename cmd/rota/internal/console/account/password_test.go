@@ -46,7 +46,7 @@ func TestHash(t *testing.T) {
 	assert.ErrorIs(t, err, ErrWrong)
 }
 
-// A checked password costs the same whoever it is for, so that time does not show which names exist.
+// The check of a password costs the same for all names, so that its time does not show which exist.
 func TestCheck_TakesTheSameTimeForAll(t *testing.T) {
 	users := usersOf(t, map[string]int{"cheap": 10, "dear": 13, "none": 0})
 	for name, password := range map[string]string{"cheap": "x", "dear": "y", "unknown": "z", "none": "", "": "a", strings.Repeat("n", 100): "b"} {
