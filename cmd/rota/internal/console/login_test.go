@@ -135,6 +135,32 @@ func TestLogout_EndsAStolenSession(t *testing.T) {
 	assert.Equal(t, http.StatusSeeOther, c.send("POST", "/-/logout", url.Values{}).Code, "without a session")
 }
 
+// A stream that is open ends with the session, at a logout as at the end of its time.
+func TestLogout_EndsStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newTestServer(t, options{users: usersFile(t)})
+		s.fleets[0].handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		for name, end := range map[string]func(c *client){
+			"logout": func(c *client) { c.send("POST", "/-/logout", url.Values{}) },
+			"end":    func(*client) { s.sessions.Close() },
+		} {
+			c := newClient(t, s)
+			require.Equal(t, http.StatusSeeOther, c.login("kim", password).Code)
+			began := time.Now()
+			ended := make(chan struct{})
+			stream := *c
+			go func() {
+				defer close(ended)
+				stream.get("/billing/events")
+			}()
+			time.Sleep(time.Minute)
+			end(c)
+			<-ended
+			assert.Equal(t, time.Minute, time.Since(began), name)
+		}
+	})
+}
+
 // A page of another site can make a browser send a form.
 func TestLogin_RefusesOtherSites(t *testing.T) {
 	s, _ := newTestServer(t, options{users: usersFile(t)})
@@ -150,15 +176,18 @@ func TestLogin_RefusesOtherSites(t *testing.T) {
 	assert.Equal(t, http.StatusOK, c.send("POST", "/billing/act/pause-all", url.Values{}).Code)
 }
 
-// The cookie does not come with a link of another site, so the page loads itself again first.
+// The cookie does not come with a link of another site, so this site asks for the page first.
 func TestLogin_FollowsALinkOfAnotherSite(t *testing.T) {
 	s, _ := newTestServer(t, options{users: usersFile(t)})
 	c := newClient(t, s)
 	c.header = http.Header{"Sec-Fetch-Site": {"cross-site"}, "Sec-Fetch-Mode": {"navigate"}}
 	w := c.get("/billing/jobs/a")
 	assert.Equal(t, http.StatusOK, w.Code)
-	assert.Contains(t, w.Body.String(), `<meta http-equiv="refresh" content="0">`)
-	assert.NotContains(t, w.Body.String(), "kim")
+	assert.Contains(t, w.Body.String(), `<meta http-equiv="refresh" content="0; url=/-/login?next=%2Fbilling%2Fjobs%2Fa">`)
+	c.header.Set("Sec-Fetch-Site", "same-origin")
+	require.Equal(t, http.StatusOK, c.get("/-/login?next=%2Fbilling%2Fjobs%2Fa").Code)
+	require.Equal(t, http.StatusSeeOther, c.login("kim", password).Code)
+	assert.Equal(t, "/billing/jobs/a", c.get("/-/login?next=%2Fbilling%2Fjobs%2Fa").Header().Get("Location"), "the cookie has come")
 }
 
 func TestLogin_LeadsNowhereElse(t *testing.T) {
@@ -185,6 +214,7 @@ func TestLogin_FollowsTheFile(t *testing.T) {
 	s, _ := newTestServer(t, options{users: path})
 	files, _, err := s.load()
 	require.NoError(t, err)
+	s.checker.Compare = compareQuickly
 	c := newClient(t, s)
 	require.Equal(t, http.StatusSeeOther, c.login("kim", password).Code)
 	assert.Contains(t, c.get("/billing/").Body.String(), "kim admin")

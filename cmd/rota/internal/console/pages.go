@@ -35,7 +35,7 @@ type page struct {
 	Next     string // where a login leads
 	Name     string // of a login that failed
 	Fleets   []row
-	Refresh  string // seconds until the page loads itself again, empty if it does not
+	Refresh  string // of the header Refresh; empty if the page stays
 }
 
 // row is a line of the list of fleets.

@@ -223,8 +223,9 @@ func (s *server) authenticated(next http.HandlerFunc) http.Handler {
 		id, err := s.access.identify(r)
 		switch {
 		case errors.Is(err, errNoLogin) && isNavigation(r) && r.Header.Get("Sec-Fetch-Site") == "cross-site":
-			// A link of another site brings no cookie. Asked again by this page, the browser sends it.
-			s.show(w, r, http.StatusOK, "again", page{Title: "One moment", Next: s.localPath(r.URL.RequestURI()), Refresh: "0"})
+			// A link of another site brings no cookie. The browser sends it if this page asks.
+			login := s.own("login") + "?" + nextQuery(r.URL.RequestURI())
+			s.show(w, r, http.StatusOK, "again", page{Title: "One moment", Next: login, Refresh: "0; url=" + login})
 			return
 		case errors.Is(err, errNoLogin) && isNavigation(r):
 			http.Redirect(w, r, s.own("login")+"?"+nextQuery(r.URL.RequestURI()), http.StatusSeeOther)

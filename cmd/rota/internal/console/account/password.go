@@ -56,7 +56,9 @@ func Hash(password string) (string, error) {
 
 // Checker checks passwords, one at a time, so that logins never use more than one CPU.
 type Checker struct {
-	compare func(hash, password []byte) error
+	// Compare compares a password with a hash. Tests replace it.
+	Compare func(hash, password []byte) error
+
 	waiting chan struct{} // full if no further login may wait
 	turn    chan struct{} // full while a password is checked
 
@@ -66,7 +68,7 @@ type Checker struct {
 // NewChecker returns a Checker.
 func NewChecker() *Checker {
 	return &Checker{
-		compare: bcrypt.CompareHashAndPassword,
+		Compare: bcrypt.CompareHashAndPassword,
 		waiting: make(chan struct{}, maxWaiting+1), turn: make(chan struct{}, 1),
 		names:  newLimits(attemptsOfName, nameInterval),
 		places: newLimits(attemptsOfPlace, placeInterval),
@@ -112,13 +114,13 @@ func (c *Checker) compareAll(users *Users, name, password string) (User, error) 
 	ok = ok && len(user.hash) > 0 && len(password) <= maxPasswordBytes
 	from := users.cost
 	if ok {
-		ok = c.compare(user.hash, []byte(password)) == nil
+		ok = c.Compare(user.hash, []byte(password)) == nil
 		from, _ = bcrypt.Cost(user.hash)
 	} else {
-		_ = c.compare(dummyHash(from), []byte(password))
+		_ = c.Compare(dummyHash(from), []byte(password))
 	}
 	for cost := from; cost < users.cost; cost++ {
-		_ = c.compare(dummyHash(cost), []byte(password))
+		_ = c.Compare(dummyHash(cost), []byte(password))
 	}
 	if !ok {
 		return User{}, ErrWrong

@@ -17,6 +17,7 @@ func inBubble(t *testing.T, f func(*testing.T, *Sessions)) {
 		s := NewSessions()
 		f(t, s)
 		s.Close()
+		synctest.Wait()
 		assert.Empty(t, s.byHash)
 	})
 }
@@ -51,6 +52,7 @@ func TestSessions_EndWhenOld(t *testing.T) {
 			}
 			time.Sleep(time.Minute)
 		}
+		synctest.Wait()
 		assert.Equal(t, MaxAge, time.Since(begin))
 		assert.Empty(t, s.byHash)
 	})
