@@ -1,7 +1,6 @@
 package console
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -208,6 +207,7 @@ func (s *server) guard(next http.Handler) http.Handler {
 			r.Header.Del("X-Forwarded-For")
 			r.Header.Del("X-Forwarded-Proto")
 		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		ctx, cancel := context.WithTimeout(r.Context(), maxRequest)
 		defer cancel()
 		if r.Method == http.MethodGet || r.Method == http.MethodHead { // an act may finish
@@ -217,7 +217,7 @@ func (s *server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// authenticated admits requests whose user is known, and reads their bodies.
+// authenticated admits requests whose user is known.
 func (s *server) authenticated(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id, err := s.access.identify(r)
@@ -238,10 +238,6 @@ func (s *server) authenticated(next http.HandlerFunc) http.Handler {
 		for _, header := range []string{s.proxyHeader, s.proxyRoles, "Cookie"} { // the pages need none of them
 			r.Header.Del(header)
 		}
-		if err := bufferBody(w, r); err != nil {
-			s.showProblem(w, r, http.StatusRequestEntityTooLarge, "The request is too long, or took too long.")
-			return
-		}
 		ctx, cancel := context.WithCancel(withIdentity(r.Context(), id))
 		defer cancel()
 		if id.session != nil && r.Method == http.MethodGet { // a stream ends with the session
@@ -249,21 +245,6 @@ func (s *server) authenticated(next http.HandlerFunc) http.Handler {
 		}
 		next(w, r.WithContext(ctx))
 	})
-}
-
-// bufferBody reads the body of a request within the bounds of time and size. Thereafter the request has no bound of reading, which
-// would end a stream.
-func bufferBody(w http.ResponseWriter, r *http.Request) error {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err != nil {
-		return err
-	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	// Without a deadline, the connection is watched for its end as long as the answer takes.
-	if err := http.NewResponseController(w).SetReadDeadline(time.Time{}); !errors.Is(err, http.ErrNotSupported) { // a recorder of tests
-		return err
-	}
-	return nil
 }
 
 // isNavigation reports whether a browser shows the answer to its user, rather than passing it to a script.

@@ -306,6 +306,10 @@ func TestServer_Bounds(t *testing.T) {
 		began := time.Now()
 		ended := make(chan time.Duration, 1)
 		s.fleets[0].handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost {
+				_, _ = io.ReadAll(r.Body)
+				return
+			}
 			for {
 				_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute))
 				if _, err := io.WriteString(w, "data: x\n\n"); err != nil {
