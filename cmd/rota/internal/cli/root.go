@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/act"
+	"github.com/rota-dev/rota/cmd/rota/internal/console"
 	"github.com/rota-dev/rota/cmd/rota/internal/demo"
 	"github.com/rota-dev/rota/cmd/rota/internal/dev"
 	"github.com/rota-dev/rota/cmd/rota/internal/dump"
@@ -92,6 +93,7 @@ The codes of check are those of Nagios.`,
 	addTo(root, groupAct, act.Commands(s)...)
 	addTo(root, groupAct, dump.RestoreCommand(s))
 	addTo(root, groupRun, serve.RunCommand(s.Schemes, s.Clock), serve.ValidateCommand(s.Schemes), serve.NotifyCommand(s), dev.Command())
+	addTo(root, groupRun, console.Command(s))
 	addTo(root, groupRun, demo.Commands(s.Schemes)...)
 	addTo(root, groupRun, importing.Command())
 	root.AddCommand(contextCommand(s), versionCommand())

@@ -65,7 +65,7 @@ has a problem. As process 1 of a container, run also reaps orphaned processes.`,
 			case done || err != nil:
 				return err
 			}
-			if o.log, err = newLogger(cmd.ErrOrStderr(), o.logFormat, o.logLevel); err != nil {
+			if o.log, err = settings.NewLogger(cmd.ErrOrStderr(), o.logFormat, o.logLevel); err != nil {
 				return err
 			}
 			o.env = os.Environ()
@@ -98,23 +98,6 @@ has a problem. As process 1 of a container, run also reaps orphaned processes.`,
 	f.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	return settings.Limit(cmd) // its flags have other defaults than the global ones
-}
-
-// newLogger returns the logger of a process.
-func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
-	var o slog.HandlerOptions
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, exit.Usagef("--log-level is %q, not debug, info, warn or error", level)
-	}
-	o.Level = l
-	switch format {
-	case "text":
-		return slog.New(slog.NewTextHandler(w, &o)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(w, &o)), nil
-	}
-	return nil, exit.Usagef("--log-format is %q, not text or json", format)
 }
 
 // ValidateCommand returns the command "rota validate".
@@ -167,7 +150,7 @@ func (o *options) validate(cmd *cobra.Command, path string, host jobsfile.Host, 
 		return &exit.Error{Code: exit.Usage, Err: err}
 	}
 	defer file.Close()
-	content, err := readBounded(file)
+	content, err := io.ReadAll(io.LimitReader(file, jobsfile.MaxBytes+1))
 	if err != nil {
 		return &exit.Error{Code: exit.Usage, Err: err}
 	}
@@ -185,10 +168,8 @@ func (o *options) validate(cmd *cobra.Command, path string, host jobsfile.Host, 
 		}
 	}
 	if info, err := file.Stat(); err == nil {
-		for _, err := range []error{checkWriters(path, info, os.Geteuid()), checkDirectories(path)} {
-			if err != nil {
-				fmt.Fprintln(cmd.ErrOrStderr(), "warning: for rota run,", err)
-			}
+		if err := ownFile(path, os.Geteuid()).Check(info); err != nil {
+			fmt.Fprintln(cmd.ErrOrStderr(), "warning: for rota run,", err)
 		}
 	}
 	for _, warning := range slices.Concat(f.Warnings, f.Notes, listUnknownFollowed(f), listEnded(f, now), o.listOverruled(f)) {

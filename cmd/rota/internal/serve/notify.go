@@ -104,7 +104,7 @@ It needs no store.`,
 
 // testReceiver sends a test message to a receiver of the file.
 func (o *options) testReceiver(ctx context.Context, name string) (answer string, err error) {
-	content, err := readOwnFile(o.file, o.uid)
+	content, err := ownFile(o.file, o.uid).Read()
 	if err != nil {
 		return "", &exit.Error{Code: exit.Usage, Err: err}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/jobsfile"
+	"github.com/rota-dev/rota/cmd/rota/internal/ownfile"
 	"github.com/rota-dev/rota/cmd/rota/internal/secret"
 	"github.com/rota-dev/rota/internal/registryurl"
 	"github.com/rota-dev/rota/registry"
@@ -69,10 +70,15 @@ func (o *options) hostOfRun() jobsfile.Host {
 	}
 }
 
+// ownFile returns the jobs file at a path, which determines the programs that a process of a user runs.
+func ownFile(path string, uid int) ownfile.File {
+	return ownfile.File{Path: path, Determines: "which programs run here", UID: uid, MaxBytes: jobsfile.MaxBytes}
+}
+
 // load reads the file and applies the flags. The registry of a fleet needs a check of revisions that
 // a reload adds.
 func (o *options) load() (*jobsfile.File, error) {
-	content, err := readOwnFile(o.file, o.uid)
+	content, err := ownFile(o.file, o.uid).Read()
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/jobsfile"
+	"github.com/rota-dev/rota/cmd/rota/internal/port"
 	"github.com/rota-dev/rota/cmd/rota/internal/secret"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/notify"
@@ -145,7 +146,7 @@ func (s *server) servePorts() (stop func(), err error) {
 		handler             http.Handler
 		writeTimeout        time.Duration
 	}{
-		{"--listen", "health and metrics", s.listen, s.health.handler(), portTimeout},
+		{"--listen", "health and metrics", s.listen, s.health.handler(), port.Timeout},
 		{"--pprof", "profiles", s.pprof, newProfiles(), 0},
 	} {
 		if p.address == "" {

@@ -4,6 +4,8 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -145,4 +147,21 @@ func checkDuration(f *pflag.Flag) error {
 		return fmt.Errorf("--%s is %v, below 0", f.Name, d)
 	}
 	return nil
+}
+
+// NewLogger returns the logger of a process with the flags --log-format and --log-level.
+func NewLogger(w io.Writer, format, level string) (*slog.Logger, error) {
+	var o slog.HandlerOptions
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, exit.Usagef("--log-level is %q, not debug, info, warn or error", level)
+	}
+	o.Level = l
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, &o)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, &o)), nil
+	}
+	return nil, exit.Usagef("--log-format is %q, not text or json", format)
 }

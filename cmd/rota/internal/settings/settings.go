@@ -3,6 +3,7 @@
 package settings
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,6 +48,8 @@ type Settings struct {
 	OpenRegistry func(ctx context.Context, url string, o registryurl.Options) (registry.Registry, error)
 	// Getenv looks up an environment variable. Tests replace it.
 	Getenv func(name string) string
+	// Logger gets the lines of the registry. Nil means none: a command that ends soon returns its errors.
+	Logger *slog.Logger
 	// Clock returns the time of day for the instance of rota run. Nil means time.Now. Tests of wrong clocks
 	// replace it.
 	Clock func() time.Time
@@ -288,7 +291,7 @@ func (s *Settings) Connect(ctx context.Context) (registry.Registry, error) {
 	if err := s.checkAddress(); err != nil {
 		return nil, &exit.Error{Code: exit.Usage, Err: err}
 	}
-	o := registryurl.Options{Logger: slog.New(slog.DiscardHandler), CallTimeout: s.callTimeout(), ReadOnly: !s.writes}
+	o := registryurl.Options{Logger: cmp.Or(s.Logger, slog.New(slog.DiscardHandler)), CallTimeout: s.callTimeout(), ReadOnly: !s.writes}
 	if err := s.addCredentials(&o); err != nil {
 		return nil, &exit.Error{Code: exit.Usage, Err: err}
 	}

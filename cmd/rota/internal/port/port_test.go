@@ -1,8 +1,9 @@
-package serve
+package port
 
 import (
 	"bufio"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -38,12 +39,15 @@ func (l pipeListener) dial() net.Conn {
 	return ours
 }
 
+// most is the number of connections.
+const most = 64
+
 // servePipes serves handler as a port does, over pipes.
-func servePipes(t *testing.T, handler http.HandlerFunc, log *journal) pipeListener {
+func servePipes(t *testing.T, handler http.HandlerFunc) pipeListener {
 	l := pipeListener{make(chan net.Conn)}
-	server := newPort(handler, log.logger(), portTimeout)
+	server := New(handler, slog.New(slog.DiscardHandler), Timeout)
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(&boundedListener{Listener: l, most: maxConnections}) }()
+	go func() { ended <- server.Serve(Limit(l, most)) }()
 	t.Cleanup(func() {
 		server.Close()
 		<-ended
@@ -61,11 +65,11 @@ func TestPort_EndsConnectionsThatAreSlow(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := servePipes(t, func(w http.ResponseWriter, _ *http.Request) {
 					_, _ = io.WriteString(w, strings.Repeat("x", 1<<20))
-				}, &journal{})
+				})
 				conn := l.dial()
 				_, err := io.WriteString(conn, request)
 				require.NoError(t, err)
-				time.Sleep(3 * portTimeout)
+				time.Sleep(3 * Timeout)
 				synctest.Wait()
 				_, err = conn.Write([]byte("x"))
 				assert.ErrorIs(t, err, io.ErrClosedPipe)
@@ -76,7 +80,7 @@ func TestPort_EndsConnectionsThatAreSlow(t *testing.T) {
 
 func TestPort_RefusesALongHeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := servePipes(t, func(w http.ResponseWriter, _ *http.Request) {}, &journal{})
+		l := servePipes(t, func(w http.ResponseWriter, _ *http.Request) {})
 		conn := l.dial()
 		go func() {
 			_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\nX: "+strings.Repeat("x", 64<<10)+"\r\n\r\n")
@@ -92,10 +96,10 @@ func TestPort_RefusesALongHeader(t *testing.T) {
 // Slow clients do not keep others out: the oldest of their connections ends.
 func TestPort_AnswersBesideSlowClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := servePipes(t, func(w http.ResponseWriter, _ *http.Request) {}, &journal{})
+		l := servePipes(t, func(w http.ResponseWriter, _ *http.Request) {})
 		var slow []net.Conn
 		begin := time.Now()
-		for range 3 * maxConnections {
+		for range 3 * most {
 			conn := l.dial()
 			_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
 			slow = append(slow, conn)
@@ -115,15 +119,12 @@ func TestPort_AnswersBesideSlowClients(t *testing.T) {
 			}
 			conn.Close()
 		}
-		assert.Less(t, open, maxConnections)
+		assert.Less(t, open, most)
 	})
 }
 
 func TestPort_LogsProblemsAsTheProcessDoes(t *testing.T) {
-	log := &journal{}
-	newPort(nil, log.logger(), 0).ErrorLog.Printf("http: Accept error: %v", "too many")
-	records := log.find(t, "a port had a problem with a connection")
-	require.Len(t, records, 1)
-	assert.Equal(t, "http: Accept error: too many", records[0]["problem"])
-	assert.Equal(t, "WARN", records[0]["level"])
+	var log strings.Builder
+	New(nil, slog.New(slog.NewTextHandler(&log, nil)), 0).ErrorLog.Printf("http: Accept error: %v", "too many")
+	assert.Contains(t, log.String(), `level=WARN msg="a port had a problem with a connection" problem="http: Accept error: too many"`)
 }

@@ -1,5 +1,5 @@
 //go:build unix && !linux
 
-package serve
+package ownfile
 
 func isMountedReadOnly(string) bool { return false }

@@ -1,0 +1,146 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/console/account"
+	"github.com/rota-dev/rota/web"
+)
+
+// identity is who makes a request.
+type identity struct {
+	name  string
+	roles account.Roles
+	// session is that of a login, nil without one.
+	session *account.Session
+}
+
+// errNoLogin is the error of a request without a session, which a login mends.
+var errNoLogin = errors.New("nobody is logged in")
+
+// access finds who makes a request.
+type access interface {
+	identify(r *http.Request) (identity, error)
+}
+
+// localAccess lets this host look.
+type localAccess struct{}
+
+func (localAccess) identify(r *http.Request) (identity, error) {
+	addr, err := addrOf(r)
+	if err != nil || !addr.IsLoopback() {
+		return identity{}, fmt.Errorf("%s is another host, and the console has no users", r.RemoteAddr)
+	}
+	if !isLoopbackHost(r.Host) {
+		return identity{}, fmt.Errorf("the host %q is not localhost, and the console has no users", r.Host)
+	}
+	return identity{name: "local", roles: account.Roles{account.AnyNamespace: web.Look}}, nil
+}
+
+// loginAccess knows users by their sessions.
+type loginAccess struct {
+	users    func() *account.Users
+	sessions *account.Sessions
+}
+
+func (a loginAccess) identify(r *http.Request) (identity, error) {
+	for _, cookie := range r.CookiesNamed(sessionCookie) {
+		session, ok := a.sessions.Find(cookie.Value)
+		if !ok {
+			continue
+		}
+		if user, ok := a.users().Find(session.User); ok { // else the session is about to end
+			return identity{user.Name, user.Roles, session}, nil
+		}
+	}
+	return identity{}, errNoLogin
+}
+
+// proxyAccess knows users by the headers of a proxy.
+type proxyAccess struct {
+	options *options
+	users   func() *account.Users // without --proxy-roles
+}
+
+func (a proxyAccess) identify(r *http.Request) (identity, error) {
+	// Another client has not come this far, see server.admit.
+	if addr, err := addrOf(r); err != nil || !a.options.isProxy(addr) {
+		return identity{}, fmt.Errorf("%s is not a proxy", r.RemoteAddr)
+	}
+	name, err := singleHeader(r.Header, a.options.proxyHeader)
+	if err != nil {
+		return identity{}, err
+	}
+	if strings.Contains(name, ",") {
+		return identity{}, fmt.Errorf("the header %s has several values", a.options.proxyHeader)
+	}
+	if err := account.CheckName(name); err != nil {
+		return identity{}, fmt.Errorf("the header %s: %w", a.options.proxyHeader, err)
+	}
+	if a.options.proxyRoles == "" {
+		user, _ := a.users().Find(name) // one that is not there has no roles
+		return identity{name: name, roles: user.Roles}, nil
+	}
+	text, err := singleHeader(r.Header, a.options.proxyRoles)
+	if err != nil {
+		return identity{}, err
+	}
+	roles, err := account.ParseRoles(text)
+	if err != nil {
+		return identity{}, fmt.Errorf("the header %s: %w", a.options.proxyRoles, err)
+	}
+	return identity{name: name, roles: roles}, nil
+}
+
+// singleHeader returns the value of a header. A second one may be of the client, which the proxy has passed on beside its own.
+func singleHeader(h http.Header, name string) (string, error) {
+	switch values := h.Values(name); len(values) {
+	case 0:
+		return "", fmt.Errorf("the proxy sent no header %s", name)
+	case 1:
+		return values[0], nil
+	}
+	return "", fmt.Errorf("the header %s has several values", name)
+}
+
+// identityKey is the key of the identity in the context of a request.
+type identityKey struct{}
+
+func withIdentity(ctx context.Context, id identity) context.Context {
+	return context.WithValue(ctx, identityKey{}, id)
+}
+
+// identityOf returns who makes a request that has been admitted.
+func identityOf(r *http.Request) identity {
+	id, _ := r.Context().Value(identityKey{}).(identity)
+	return id
+}
+
+// clientOf returns the address that a request comes from: with a proxy, the last one in X-Forwarded-For that is not a proxy's. Of an
+// IPv6 address it is the network, of which one client has all addresses.
+func (o *options) clientOf(r *http.Request) string {
+	client, err := addrOf(r)
+	if err != nil {
+		return "unknown"
+	}
+	if o.isProxy(client) {
+		hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+		for i := len(hops) - 1; i >= 0 && o.isProxy(client); i-- {
+			hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
+			if err != nil {
+				break
+			}
+			client = hop.Unmap().WithZone("")
+		}
+	}
+	if client.Is6() {
+		network, _ := client.Prefix(64)
+		return network.String()
+	}
+	return client.String()
+}
