@@ -21,6 +21,8 @@ type Done struct {
 	DryRun  bool            `json:"dry_run,omitempty"`
 	Text    string          `json:"text"`
 	Note    string          `json:"note,omitempty"` // why the effect may be another than expected
+
+	Unchanged bool `json:"-"` // there was nothing to end; Text has it
 }
 
 // Screen returns the line, the note, and a line for each fire.

@@ -48,31 +48,47 @@ func (f JobsFilter) Check() error {
 	return nil
 }
 
-// Selects reports whether f, which Check accepts, selects a job.
-func (f JobsFilter) Selects(j *Job) bool {
-	if f.State != "" && !has(j.States, f.State) {
-		return false
-	}
-	matched, _ := path.Match(f.Glob, j.Job)
-	return f.Glob == "" || matched
-}
-
 // JobsOf returns the list of jobs of a group that f selects.
 func JobsOf(st operator.GroupStatus, f JobsFilter) Jobs {
-	v := Jobs{Version: Version, At: st.At, Group: groupOf(&st), Alerts: alertsOf(&st, len(st.Jobs)), Unreadable: st.Unreadable}
+	v, _ := JobsPage(st, f, 0, len(st.Jobs))
+	return v
+}
+
+// JobsPage returns a part of the list of jobs: those from an index to another one, if there are so many; and the length of the
+// list. Its cost depends on the part: the states of the other jobs are not described.
+func JobsPage(st operator.GroupStatus, f JobsFilter, from, to int) (v Jobs, total int) {
+	v = Jobs{Version: Version, At: st.At, Group: groupOf(&st), Alerts: alertsOf(&st, len(st.Jobs)), Unreadable: st.Unreadable}
 	for i := range st.Jobs {
-		j := jobOf(&st.Jobs[i], st.At, LateAfter)
-		if f.Selects(&j) {
-			v.Jobs = append(v.Jobs, j)
+		if !f.selects(&st.Jobs[i], st.At) {
+			continue
 		}
+		if total >= from && total < to {
+			if v.Jobs == nil { // a job has a kilobyte, so that copies of a growing list are its main cost
+				v.Jobs = make([]Job, 0, min(to-from, len(st.Jobs)-i))
+			}
+			v.Jobs = append(v.Jobs, JobOf(&st.Jobs[i], st.At, LateAfter))
+		}
+		total++
 	}
 	if text := describeUnoffered(st.Jobs); text != "" {
 		v.Alerts = append(v.Alerts, Alert{Text: strings.ToUpper(text[:1]) + text[1:] + "."})
 	}
-	return v
+	return v, total
 }
 
-func jobOf(j *operator.JobSummary, now time.Time, lateAfter time.Duration) Job {
+// selects reports whether f selects a job.
+func (f JobsFilter) selects(j *operator.JobSummary, now time.Time) bool {
+	if matched, _ := path.Match(f.Glob, j.Job); f.Glob != "" && !matched {
+		return false
+	}
+	if f.State == OK {
+		return JobStates[gravityOf(j, now)] == OK
+	}
+	return f.State == "" || inState(j, f.State, now, LateAfter)
+}
+
+// JobOf returns a job as lists show it. Its oldest due fire is late once it has been due for longer than lateAfter.
+func JobOf(j *operator.JobSummary, now time.Time, lateAfter time.Duration) Job {
 	states := statesOf(j, now, lateAfter)
 	return Job{*j, states[0], states, describeState(j, states)}
 }

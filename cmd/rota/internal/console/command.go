@@ -67,7 +67,7 @@ The files of users and of TLS are read again when they change.`,
 	f.StringVar(&format, "log-format", "text", "text or json")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	cmd.AddCommand(hashCommand())
-	return settings.Limit(cmd, "registry", "namespace", "group", "time", "timeout", "yes")
+	return settings.Limit(cmd, "registry", "namespace", "group", "history", "time", "timeout", "yes")
 }
 
 // hashCommand returns the command "rota web hash".

@@ -168,7 +168,7 @@ func TestWeb_WritesNothingUnlessActsAreAllowed(t *testing.T) {
 func TestWeb_ServesFleetsWhoseStoreIsThere(t *testing.T) {
 	store := memory.New()
 	var back atomic.Bool
-	s, _ := newRealServer(t, options{contexts: []string{"billing", "search"}}, func(url string, _ registryurl.Options) (registry.Registry, error) {
+	s, log := newRealServer(t, options{contexts: []string{"billing", "search"}}, func(url string, _ registryurl.Options) (registry.Registry, error) {
 		if url == "etcd://b:1" && !back.Load() {
 			return nil, errors.New("connection refused by the <store>")
 		}
@@ -189,6 +189,7 @@ func TestWeb_ServesFleetsWhoseStoreIsThere(t *testing.T) {
 	eventually(t, c, base+"/search/", "search/default")
 	_, body = fetch(t, c, base+"/billing/")
 	assert.Contains(t, body, "all fleets")
+	assert.Equal(t, 1, strings.Count(log.String(), `msg="serving a fleet without its history" fleet=search`), log.String())
 	require.NoError(t, stop())
 }
 
