@@ -237,12 +237,6 @@ func (j *journal) count(message string) (n int) {
 	return n
 }
 
-func (j *journal) text() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return strings.Join(j.lines, "")
-}
-
 func names(n int) (all []string) {
 	for i := range n {
 		all = append(all, fmt.Sprintf("job-%04d", i))

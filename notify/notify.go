@@ -83,14 +83,14 @@ func (o Options) settings() (Options, error) {
 		}
 	}
 	if len(o.Receivers) > mostReceivers {
-		errs = append(errs, fmt.Errorf("Receivers: %d, at most %d", len(o.Receivers), mostReceivers))
+		errs = append(errs, fmt.Errorf("option Receivers: %d, at most %d", len(o.Receivers), mostReceivers))
 	}
 	o.Receivers = maps.Clone(o.Receivers)
 	for name, to := range o.Receivers {
 		if err := CheckName(name); err != nil {
-			errs = append(errs, fmt.Errorf("Receivers: %w", err))
+			errs = append(errs, fmt.Errorf("option Receivers: %w", err))
 		} else if to == nil {
-			errs = append(errs, fmt.Errorf("Receivers: %q is nil", name))
+			errs = append(errs, fmt.Errorf("option Receivers: %q is nil", name))
 		}
 	}
 	check := func(of string, names []string) {
@@ -109,7 +109,7 @@ func (o Options) settings() (Options, error) {
 	}
 	o.Jobs = jobs
 	if err := CheckConsole(o.Console); err != nil {
-		errs = append(errs, fmt.Errorf("Console: %w", err))
+		errs = append(errs, fmt.Errorf("option Console: %w", err))
 	}
 	slices.SortFunc(errs, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
 	return o, errors.Join(errs...)

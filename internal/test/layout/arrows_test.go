@@ -66,7 +66,7 @@ var reach = []struct {
 	{"internal/acts", []string{"operator", "internal/view"}},
 	{"internal/...", []string{"registry"}},
 	{"cmd/rota/internal/console/...", []string{
-		"web", "internal/count", "cmd/rota/internal/console/...", "history", "cmd/rota/internal/historyurl", "cmd/rota/internal/exit", "cmd/rota/internal/ownfile", "cmd/rota/internal/port", "cmd/rota/internal/settings",
+		"history", "web", "internal/count", "cmd/rota/internal/console/...", "cmd/rota/internal/exit", "cmd/rota/internal/historyurl", "cmd/rota/internal/ownfile", "cmd/rota/internal/port", "cmd/rota/internal/settings",
 		"github.com/spf13/cobra", "go.yaml.in/yaml/v3", "golang.org/x/crypto/bcrypt", "golang.org/x/term",
 	}},
 	{"cmd/...", []string{

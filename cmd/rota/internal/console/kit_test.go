@@ -86,7 +86,7 @@ func settingsOf(t *testing.T, open func(url string, o registryurl.Options) (regi
 current: billing
 contexts:
   billing: {registry: "etcd://a:1", namespace: billing}
-  search: {registry: "etcd://b:1", namespace: search}
+  search: {registry: "etcd://b:1", namespace: search, history: "sqlite:/nonexistent/runs.db"}
   guarded: {registry: "etcd://c:1", namespace: guarded, protected: true}
   "a/b": {registry: "etcd://d:1", namespace: ab}
 `), 0o600))
@@ -146,7 +146,6 @@ type client struct {
 	handler http.Handler
 	from    string
 	host    string
-	secure  bool
 	header  http.Header
 	cookies map[string]*http.Cookie
 }

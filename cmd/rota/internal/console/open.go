@@ -2,13 +2,11 @@ package console
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"time"
 
-	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/historyurl"
 	"github.com/rota-dev/rota/history"
 	"github.com/rota-dev/rota/web"
@@ -21,49 +19,50 @@ func openConsole(o *options, log *slog.Logger) opener {
 		if err != nil {
 			return nil, nil, err
 		}
-		pages := web.Options{Authorize: f.authorize, Acts: o.allowActs, Fleets: o.links(f), Zone: time.Local, Logger: log.With("fleet", f.name)}
+		log := log.With("fleet", f.name)
+		past, closeHistory, err := f.openHistory()
+		if err != nil {
+			log.Warn("serving a fleet without its history", "error", err)
+		}
+		pages := web.Options{History: past, Authorize: f.authorize, Acts: o.allowActs, Fleets: o.links(f), Zone: time.Local, Logger: log}
 		if f.settings.Time == "utc" {
 			pages.Zone = time.UTC
 		}
-		past, closePast, err := openHistory(f)
-		if err != nil {
-			f.settings.Close()
-			return nil, nil, err
-		}
-		pages.History = past
 		console, err := web.New(op, pages)
 		if err != nil {
-			closePast()
+			closeHistory()
 			f.settings.Close()
 			return nil, nil, err
 		}
 		return console, closer(func() {
 			console.Close()
-			closePast()
+			closeHistory()
 			f.settings.Close()
 		}), nil
 	}
 }
 
-// openHistory returns the reader of the fleet's history, nil if none is named. It makes no connection.
-func openHistory(f *fleet) (history.Reader, func(), error) {
+// maxHistoryConnections bounds the connections to the database of runs, whatever the number of viewers.
+const maxHistoryConnections = 4
+
+// openHistory returns the history of the fleet, nil if it has none. It makes no connection.
+func (f *fleet) openHistory() (reader history.Reader, closeHistory func(), err error) {
+	nothing := func() {}
 	if f.settings.History == "" {
-		return nil, func() {}, nil
+		return nil, nothing, nil
 	}
 	db, dialect, err := historyurl.Open(f.settings.History, historyurl.Options{ReadOnly: true})
 	if err != nil {
-		return nil, nil, &exit.Error{Code: exit.Usage, Err: err}
+		return nil, nothing, err
 	}
-	db.SetMaxOpenConns(historyConns)
+	db.SetMaxOpenConns(maxHistoryConnections)
 	store, err := history.SQL(db, dialect, history.SQLOptions{})
 	if err != nil {
-		return nil, nil, errors.Join(err, db.Close())
+		_ = db.Close()
+		return nil, nothing, err
 	}
 	return store.Reader(f.settings.Namespace, f.settings.Group), func() { _ = db.Close() }, nil
 }
-
-// historyConns bounds the connections to the database of a history, which the jobs need too.
-const historyConns = 4
 
 // closer is a function as an io.Closer.
 type closer func()

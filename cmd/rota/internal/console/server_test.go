@@ -189,8 +189,36 @@ func TestWeb_ServesFleetsWhoseStoreIsThere(t *testing.T) {
 	eventually(t, c, base+"/search/", "search/default")
 	_, body = fetch(t, c, base+"/billing/")
 	assert.Contains(t, body, "all fleets")
+	assert.Equal(t, 1, strings.Count(log.String(), `msg="serving a fleet without its history" fleet=search`), log.String())
 	require.NoError(t, stop())
-	assert.Equal(t, 1, strings.Count(log.String(), "a fleet cannot be opened yet"), "the same reason is logged once")
+}
+
+func TestFleet_TriesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, log := newTestServer(t, options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		var at []time.Duration
+		closed := false
+		began := time.Now()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			s.fleets[0].serve(ctx, func(context.Context, *fleet) (http.Handler, io.Closer, error) {
+				if at = append(at, time.Since(began).Round(time.Second)/time.Second); len(at) < 8 {
+					return nil, nil, fmt.Errorf("reason %d", len(at)/5)
+				}
+				return http.NotFoundHandler(), closer(func() { closed = true }), nil
+			}, s.log)
+		}()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		assert.Equal(t, []time.Duration{0, 1, 3, 7, 15, 31, 61, 91}, at)
+		assert.Equal(t, 2, strings.Count(log.String(), "a fleet cannot be opened yet"), "a reason is logged once")
+		assert.False(t, closed)
+		cancel()
+		<-done
+		assert.True(t, closed)
+	})
 }
 
 // The end of the command ends streams and requests, closes the stores, and leaves no goroutine.

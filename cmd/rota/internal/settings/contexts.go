@@ -10,7 +10,7 @@ import (
 )
 
 // ofOneFleet are the flags, and with ROTA_ and capitals the variables, that replace what a context has.
-var ofOneFleet = []string{"registry", "namespace", "group"}
+var ofOneFleet = []string{"registry", "namespace", "group", "history"}
 
 // credentialVariables are the variables that replace the credentials of a context.
 var credentialVariables = []string{

@@ -33,7 +33,7 @@ func TestSessions_EndWhenIdle(t *testing.T) {
 		require.True(t, ok, "use prolongs it")
 		time.Sleep(maxIdle - 1)
 		require.NoError(t, x.Context.Err())
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		assert.Error(t, x.Context.Err(), "its streams end with it")
 		_, ok = s.Find(token)
