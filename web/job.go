@@ -15,7 +15,7 @@ import (
 )
 
 // shardRows bounds the rows of a job's shards. Shards that are alike share one.
-const shardRows = 200
+const shardRows = 100
 
 // nextOnPage is how many next fires a job's page has.
 const nextOnPage = 5

@@ -80,9 +80,15 @@ func at[T any](list []T, i int) (zero T) {
 	return zero
 }
 
+// longestText bounds a text of a screen, such as the list of an owner's shards. The command prints all of it.
+const longestText = 512
+
 func textOf(relative, exact, link string) text {
-	if exact == relative {
+	if exact == relative || len(exact) > longestText {
 		exact = ""
+	}
+	if len(relative) > longestText {
+		relative = strings.ToValidUTF8(relative[:longestText], "") + " ..."
 	}
 	return text{Text: relative, Exact: exact, Link: link}
 }

@@ -295,3 +295,52 @@ func BenchmarkFleet(b *testing.B) {
 		c.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
 	}
 }
+
+// jobOf returns a job of many shards, of which no two neighbours are alike.
+func jobOf(shards int) *operator.Status {
+	st := &operator.Status{Job: "big", Schedule: "cron 0 3 * * * in Asia/Shanghai", Shards: shards, NextFire: time.Now().Add(time.Hour)}
+	members := make([]operator.MemberStatus, 20)
+	for i := range members {
+		members[i] = operator.MemberStatus{Instance: "instance-" + strings.Repeat("x", 20) + string(rune('a'+i)), Alive: true, Offers: true}
+	}
+	for i := range shards {
+		m := &members[i%len(members)]
+		m.Shards = append(m.Shards, i)
+		st.PerShard = append(st.PerShard, operator.ShardStatus{Shard: i, Owner: m.Instance, Attempt: 1 + i%3, LastFire: time.Now().Add(-time.Hour), Running: i%2 == 0})
+		st.Failing = append(st.Failing, i)
+	}
+	st.Members = members
+	for i := range 100 {
+		st.Failures = append(st.Failures, operator.Failure{
+			Runs: operator.Runs{Shards: []int{7 * i}, Fire: time.Now().Add(-time.Hour), Attempt: 1}, Error: strings.Repeat("dial tcp: i/o timeout ", 20), At: time.Now(),
+		})
+	}
+	return st
+}
+
+// withBigJob returns a console that knows the state of a job of 10,000 shards.
+func withBigJob() *Console {
+	c, _ := New(&operator.Operator{}, Options{Acts: true, Authorize: func(*http.Request) (User, error) { return User{"lee", Admin}, nil }})
+	c.feed.status = fleetOf(1)
+	c.feed.view = &operator.GroupView{}
+	done := make(chan struct{})
+	close(done)
+	c.statuses.entries["big"] = &entry[*operator.Status]{done: done, ended: time.Now().Add(time.Hour), value: jobOf(10_000)}
+	return c
+}
+
+func TestJob_OfManyShardsIsSmall(t *testing.T) {
+	for _, path := range []string{"/jobs/big", "/jobs/big/grid"} {
+		w := httptest.NewRecorder()
+		withBigJob().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		require.Equal(t, http.StatusOK, w.Code, path)
+		assert.Less(t, w.Body.Len(), 200<<10, path)
+	}
+}
+
+func BenchmarkJob(b *testing.B) {
+	c := withBigJob()
+	for b.Loop() {
+		c.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/jobs/big", nil))
+	}
+}
