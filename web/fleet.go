@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	jobsOnPage  = 100
+	jobsOnPage  = 60 // a strip of fires may take 2 KiB
 	wrongOnPage = 20
 )
 
