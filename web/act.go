@@ -122,7 +122,7 @@ func (c *Console) doAct(w http.ResponseWriter, r *request) error {
 	ctx, cancel := call(r)
 	defer cancel()
 	done, err := v.Do(ctx, c.op.As(r.user.Name, r.PostForm.Get("reason")), req)
-	c.options.Logger.Info("an act by the console", "act", v.Name, "on", on, "by", r.user.Name, "err", err)
+	c.options.Logger.Info("an act by the console", "act", v.Name, "on", on, "by", r.user.Name, "error", err)
 	if err != nil {
 		if isUnreachable(err) {
 			return err

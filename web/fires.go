@@ -110,7 +110,7 @@ func (c *Console) strip(r *request, st *operator.Status, base string) template.H
 	defer cancel()
 	s, err := past.ReadStrips(ctx, c.options.History, []operator.JobSummary{st.Summary()})
 	if err != nil {
-		c.options.Logger.Warn("the console cannot read the history", "path", r.URL.Path, "err", err)
+		c.options.Logger.Warn("the console cannot read the history", "path", r.URL.Path, "error", err)
 		return ""
 	}
 	return draw.Strip(s[st.Job], links(r, base), c.times(r))
@@ -133,7 +133,7 @@ func (c *Console) strips(r *request, jobs []view.Job) map[string]template.HTML {
 		return past.ReadStrips(ctx, c.options.History, summaries)
 	})
 	if err != nil {
-		c.options.Logger.Warn("the console cannot read the history", "path", r.URL.Path, "err", err)
+		c.options.Logger.Warn("the console cannot read the history", "path", r.URL.Path, "error", err)
 		return nil
 	}
 	drawn := make(map[string]template.HTML, len(read))

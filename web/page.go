@@ -57,7 +57,7 @@ func (c *Console) render(w http.ResponseWriter, r *request, status int, name str
 	p.At = stampOf(c.times(r), time.Now())
 	var out bytes.Buffer
 	if err := templates.ExecuteTemplate(&out, name, p); err != nil {
-		c.options.Logger.Error("a page of the console cannot be written", "page", name, "err", err)
+		c.options.Logger.Error("a page of the console cannot be written", "page", name, "error", err)
 		http.Error(w, "the console failed; its log has the cause", http.StatusInternalServerError)
 		return
 	}
@@ -112,13 +112,13 @@ func (c *Console) problemOf(r *request, err error) *problem {
 	case errors.Is(err, operator.ErrUnknownJob):
 		return &problem{http.StatusNotFound, "There is no job of this name. It may have been deleted."}
 	case isUnreachable(err):
-		c.options.Logger.Warn("the console cannot reach the store", "path", r.URL.Path, "err", err)
+		c.options.Logger.Warn("the console cannot reach the store", "path", r.URL.Path, "error", err)
 		return &problem{http.StatusServiceUnavailable, "The store does not answer. Jobs whose instances reach it go on."}
 	case errors.Is(err, registry.ErrPermission), errors.Is(err, registry.ErrUnauthenticated):
-		c.options.Logger.Error("the console has no right in the store", "path", r.URL.Path, "err", err)
+		c.options.Logger.Error("the console has no right in the store", "path", r.URL.Path, "error", err)
 		return &problem{http.StatusBadGateway, "The console has no right to do this in the store."}
 	}
-	c.options.Logger.Error("a request of the console failed", "path", r.URL.Path, "err", err)
+	c.options.Logger.Error("a request of the console failed", "path", r.URL.Path, "error", err)
 	return &problem{http.StatusInternalServerError, "The console failed; its log has the cause."}
 }
 

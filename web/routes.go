@@ -135,7 +135,7 @@ func (c *Console) findUser(r *http.Request) (User, error) {
 func (c *Console) authorize(r *request, least Role) error {
 	u, err := c.findUser(r.Request)
 	if err != nil {
-		c.options.Logger.Info("the console refused a request", "path", r.URL.Path, "from", r.RemoteAddr, "err", err)
+		c.options.Logger.Info("the console refused a request", "path", r.URL.Path, "from", r.RemoteAddr, "error", err)
 		return problemf(http.StatusUnauthorized, "This page needs a user.")
 	}
 	r.user = u

@@ -152,7 +152,7 @@ func (a *api) serveRoute(rt *route, w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, problemOf(forbidden, "it needs the role "+rt.level.String()))
 		return
 	case err != nil: // whose text is for the log
-		a.Logger.Info("the HTTP API refused a request", "method", rt.method, "path", rt.path, "from", r.RemoteAddr, "err", err)
+		a.Logger.Info("the HTTP API refused a request", "method", rt.method, "path", rt.path, "from", r.RemoteAddr, "error", err)
 		writeProblem(w, problemOf(unauthorized, "it needs a user"))
 		return
 	}
@@ -184,7 +184,7 @@ func (a *api) serveRoute(rt *route, w http.ResponseWriter, r *http.Request) {
 func (a *api) fail(c *call, rt *route, w http.ResponseWriter, err error) {
 	p := findProblem(err)
 	if p.Status >= http.StatusInternalServerError {
-		a.Logger.Error("request of the HTTP API failed", "method", rt.method, "path", rt.path, "user", c.user, "err", err)
+		a.Logger.Error("request of the HTTP API failed", "method", rt.method, "path", rt.path, "user", c.user, "error", err)
 		if !c.mayRead || p.Type == problemTypes+internalError.name {
 			p.Detail = "see the log of the console" // the text may quote a record
 		}

@@ -213,7 +213,7 @@ func readExplanation(c *call, q explainQuery) (view.Explanation, error) {
 	if c.History != nil && look.NeedsHistory(&e) {
 		completed, err := look.AddHistory(c.r.Context(), c.History, e)
 		if err != nil { // the records have an answer of their own, as the command gives it
-			c.Logger.Warn("an explanation is without the history, which did not answer", "job", c.job(), "err", err)
+			c.Logger.Warn("an explanation is without the history, which did not answer", "job", c.job(), "error", err)
 		} else {
 			e = completed
 		}
@@ -260,7 +260,7 @@ type checkQuery struct {
 func readCheck(c *call, q checkQuery) (view.Check, error) {
 	st, err := c.Snapshot(c.r.Context())
 	if err != nil {
-		c.Logger.Warn("a check could not read the group", "err", err)
+		c.Logger.Warn("a check could not read the group", "error", err)
 		return view.CheckFailed(errors.New("the store did not answer"), time.Now()), nil
 	}
 	v := look.Check(c.r.Context(), c.Op, st, view.CheckLimits{
