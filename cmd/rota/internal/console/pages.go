@@ -57,7 +57,7 @@ func (s *server) show(w http.ResponseWriter, r *http.Request, status int, name s
 	p.Path, p.User, p.CanLeave = s.path, id.name, id.session != nil
 	var out bytes.Buffer
 	if err := templates.ExecuteTemplate(&out, name, p); err != nil {
-		s.log.Error("a page of the console cannot be written", "page", name, "err", err)
+		s.log.Error("a page of the console cannot be written", "page", name, "error", err)
 		http.Error(w, "the console failed; its log has the cause", http.StatusInternalServerError)
 		return
 	}
