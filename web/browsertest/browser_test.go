@@ -14,6 +14,7 @@ import (
 	"github.com/chromedp/cdproto/audits"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
@@ -22,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/internal/test/testserver/provision"
+	"github.com/rota-dev/rota/internal/test/testserver/servertest"
 )
 
 // browserTimeout bounds each step of a browser, on a busy machine too.
@@ -77,9 +79,12 @@ const fontsConfig = `<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd
 `
 
 func TestMain(m *testing.M) {
-	code := m.Run()
+	if setting := os.Getenv(memberVariable); setting != "" {
+		fmt.Fprintln(os.Stderr, runMember(setting))
+		os.Exit(1)
+	}
+	servertest.Main(m)
 	stopBrowser()
-	os.Exit(code)
 }
 
 // look is how a viewer looks at a page. The zero value is a light page on a desk, with scripts.
@@ -122,10 +127,11 @@ type tab struct {
 	ctx context.Context
 
 	mu       sync.Mutex
-	home     string   // the origin of the first page
-	status   int64    // of the latest page
-	reports  []string // what the browser has reported
-	requests []string // methods and addresses
+	home     string        // the origin of the first page
+	status   int64         // of the latest page
+	loaded   chan struct{} // closed when the next page has been loaded
+	reports  []string      // what the browser has reported
+	requests []string      // methods and addresses
 }
 
 // openTab opens a tab. The test fails if the browser has reported anything when it ends, unless the test has taken the reports.
@@ -144,7 +150,7 @@ func newTab(t testing.TB, l look) *tab {
 	t.Helper()
 	shared, err := browser()
 	require.NoError(t, err)
-	b := &tab{t: t}
+	b := &tab{t: t, loaded: make(chan struct{})}
 	var closeTab context.CancelFunc
 	b.ctx, closeTab = chromedp.NewContext(shared, chromedp.WithNewBrowserContext(), chromedp.WithListener(b.observe))
 	t.Cleanup(closeTab)
@@ -194,6 +200,9 @@ func (b *tab) observe(event any) {
 		if e.Type == network.ResourceTypeDocument {
 			b.status = e.Response.Status
 		}
+	case *page.EventLoadEventFired:
+		close(b.loaded)
+		b.loaded = make(chan struct{})
 	}
 }
 
@@ -225,19 +234,27 @@ func (b *tab) visit(address string) int64 {
 		b.home = u.Scheme + "://" + u.Host
 	}
 	b.mu.Unlock()
-	res := run(b, chromedp.NavigateResponse(address))
-	require.NotNil(b.t, res, address)
-	return res.Status
+	return b.follow(func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
+		_, err := cdp.Call(ctx, t, page.Navigate, page.NavigateParams{URL: address})
+		return chromedp.Void{}, err
+	})
 }
 
 // follow does what loads another page, waits for that, and returns its status.
 func (b *tab) follow(steps ...chromedp.Action[chromedp.Void]) int64 {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, browserTimeout)
-	defer cancel()
-	res, err := chromedp.RunResponse(ctx, steps...)
-	require.NoError(b.t, err)
-	return res.Status
+	b.mu.Lock()
+	loaded := b.loaded
+	b.mu.Unlock()
+	b.do(steps...)
+	select {
+	case <-loaded:
+	case <-time.After(browserTimeout):
+		b.t.Fatalf("no page was loaded; this one is %s:\n%s", b.location(), b.text("body"))
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.status
 }
 
 // do runs steps.
@@ -277,4 +294,12 @@ func eval[T any](b *tab, expression string) T {
 func call[P, R any](b *tab, command cdp.Command[P, R], params P) R {
 	b.t.Helper()
 	return run(b, func(ctx context.Context, t *chromedp.Target) (R, error) { return cdp.Call(ctx, t, command, params) })
+}
+
+// insert writes text where the focus is, at once. The page sees the events of an input method.
+func insert(text string) chromedp.Action[chromedp.Void] {
+	return func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
+		_, err := cdp.Call(ctx, t, input.InsertText, input.InsertTextParams{Text: text})
+		return chromedp.Void{}, err
+	}
 }

@@ -68,21 +68,21 @@ type focused struct {
 	Name     string // for messages
 	Marked   bool   // it shows that it has the focus
 	InView   bool   // a viewer sees it
-	IsLink   bool
 	LeadsIn  string // the fragment of a link within the page
 	HasFocus bool   // the page has the focus at all
 }
 
 const getFocused = `(() => {` + describe + focusable + `
-	const e = document.activeElement, style = getComputedStyle(e), box = e.getBoundingClientRect();
-	const x = Math.min(Math.max(box.left + box.width / 2, 0), innerWidth - 1), y = Math.min(Math.max(box.top + Math.min(box.height, innerHeight) / 2, 0), innerHeight - 1);
-	const top = document.elementFromPoint(x, y);
+	const e = document.activeElement, style = getComputedStyle(e);
+	const seen = box => { // a link may be broken into lines
+		const x = (Math.max(box.left, 0) + Math.min(box.right, innerWidth)) / 2, y = (Math.max(box.top, 0) + Math.min(box.bottom, innerHeight)) / 2;
+		const top = document.elementFromPoint(x, y);
+		return box.width > 0 && (e.contains(top) || top?.closest("label")?.control === e);
+	};
 	return {
 		Index: focusable().indexOf(e), Name: describe(e), HasFocus: e !== document.body,
 		Marked: e.matches(":focus-visible") && (style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 1 || style.boxShadow !== "none"),
-		InView: box.width > 0 && box.right > 0 && box.bottom > 0 && box.left < innerWidth && box.top < innerHeight &&
-			(e.contains(top) || top?.closest("label")?.control === e),
-		IsLink: e.tagName === "A", LeadsIn: e.tagName === "A" && e.getAttribute("href").startsWith("#") ? e.hash.slice(1) : "",
+		InView: [...e.getClientRects()].some(seen), LeadsIn: e.tagName === "A" && e.getAttribute("href").startsWith("#") ? e.hash.slice(1) : "",
 	};
 })()`
 
