@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -26,6 +27,23 @@ func (o *Operator) As(by, reason string) *Operator {
 	with := *o
 	with.by, with.reason = by, reason
 	return &with
+}
+
+// ReportingUnchanged returns a copy of o whose Resume, ResumeGroup, Enable, Undrain, Unretire, AcknowledgeLoss, Override of the zero
+// value, and repeated Retire fail with ErrUnchanged if nothing of what they would change is in force. Other Operators return nil then.
+// In both cases no act is recorded.
+func (o *Operator) ReportingUnchanged() *Operator {
+	with := *o
+	with.reportUnchanged = true
+	return &with
+}
+
+// orNil returns nil for an ErrUnchanged that is not to be reported.
+func (o *Operator) orNil(err error) error {
+	if !o.reportUnchanged && errors.Is(err, ErrUnchanged) {
+		return nil
+	}
+	return err
 }
 
 // newAct returns an act of this operator.
@@ -72,7 +90,7 @@ func (o *Operator) PauseUntil(ctx context.Context, job string, t time.Time) erro
 func (o *Operator) hold(ctx context.Context, verb, job string, paused, stopped bool, until time.Time) error {
 	err := o.changeControl(ctx, job, func(c *record.Control, _ record.Job) (string, error) {
 		if !paused && !stopped && !c.Paused && !c.Stopped && c.Hold == (record.Hold{}) {
-			return "", errUnchanged
+			return "", ErrUnchanged
 		}
 		c.Paused, c.Stopped = paused, stopped
 		what := holdText(strings.TrimSuffix(verb, " of"), until)

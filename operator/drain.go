@@ -50,7 +50,7 @@ func (o *Operator) setDrained(ctx context.Context, verb, instance string, draine
 	if err == nil {
 		err = o.changeGroupControl(ctx, func(c *record.GroupControl) (string, error) {
 			if !drained && !s.overlaps(&c.Exclusion) {
-				return "", errUnchanged
+				return "", ErrUnchanged
 			}
 			return verb + " instance " + instance, s.setExclusion(&c.Exclusion, drained)
 		})

@@ -38,7 +38,7 @@ func (o *Operator) ResumeGroup(ctx context.Context) error {
 func (o *Operator) holdGroup(ctx context.Context, verb string, paused bool, until time.Time) error {
 	err := o.changeGroupControl(ctx, func(c *record.GroupControl) (string, error) {
 		if !paused && !c.Paused && c.Hold == (record.Hold{}) {
-			return "", errUnchanged
+			return "", ErrUnchanged
 		}
 		what := holdText(verb+" the group", until)
 		c.Paused, c.Hold = paused, o.newHold(paused, until, what)

@@ -177,6 +177,19 @@ func (o *Operator) InstanceNames(ctx context.Context) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
+// HasLiveInstance reports whether an instance of the group may be alive, by one listing. It is true for an instance that is about
+// to join, and for one of a version that does not record its group.
+func (o *Operator) HasLiveInstance(ctx context.Context) (bool, error) {
+	listing, err := o.reg.List(ctx, o.keys.Instances(), registry.ReadOptions{Fresh: true})
+	if err != nil {
+		return false, fmt.Errorf("live instances: %w", err)
+	}
+	return slices.ContainsFunc(listing.Entries, func(e registry.Entry) bool {
+		i, err := record.Decode[record.Instance](e.Value)
+		return err != nil || i.MayBeIn(o.group)
+	}), nil
+}
+
 // Groups returns the names of the groups of a namespace that have a live instance, sorted. The
 // store records neither groups without instances nor the names of namespaces. Instances of versions
 // before this function existed are not seen.

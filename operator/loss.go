@@ -63,7 +63,7 @@ func (o *Operator) AcknowledgeLoss(ctx context.Context) error {
 			return fmt.Errorf("acknowledge loss of the store: %w", err)
 		}
 		if meta.Incident == nil {
-			return nil
+			return o.orNil(fmt.Errorf("acknowledge loss of the store: %w", ErrUnchanged))
 		}
 		kind := meta.Incident.Kind
 		meta.Incident = nil

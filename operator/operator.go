@@ -32,6 +32,8 @@ var (
 	// ErrNewerFormat means that a newer version of rota wrote a record that this version
 	// cannot interpret. Nothing was written.
 	ErrNewerFormat = record.ErrNewerFormat
+	// ErrUnchanged means that nothing that the call would end is in force. See Operator.ReportingUnchanged.
+	ErrUnchanged = errors.New("the intent stays as it is")
 )
 
 // argumentError is an ErrInvalidArgument with the text of its cause alone.
@@ -64,7 +66,8 @@ type Operator struct {
 	namespace, group string
 	compile          due.Compiler // nil if the schedules of jobs are not known
 
-	by, reason string // of As
+	by, reason      string // of As
+	reportUnchanged bool   // of ReportingUnchanged
 }
 
 // New returns an Operator for a group of a namespace. An empty group means "default".
@@ -296,7 +299,7 @@ func (o *Operator) setDisabled(ctx context.Context, s *Scope, disabled bool) err
 	if s.Job == "" {
 		return o.changeGroupControl(ctx, func(c *record.GroupControl) (string, error) {
 			if !disabled && !s.overlaps(&c.Exclusion) {
-				return "", errUnchanged
+				return "", ErrUnchanged
 			}
 			return what, s.setExclusion(&c.Exclusion, disabled)
 		})
@@ -311,7 +314,7 @@ func (o *Operator) setDisabled(ctx context.Context, s *Scope, disabled bool) err
 			return "", err
 		}
 		if !disabled && !s.overlaps(&c.Exclusion) && c.Disabled.Intersect(shards).IsZero() {
-			return "", errUnchanged
+			return "", ErrUnchanged
 		}
 		if c.Disabled = c.Disabled.Minus(shards); disabled {
 			c.Disabled = c.Disabled.Union(shards)
@@ -390,12 +393,8 @@ func shardSetOf(numbers []int, total int) (shardset.Set, error) {
 	return set, nil
 }
 
-// errUnchanged is the error of a change that ends nothing, as nothing of it is in force: no record is written, and no act is
-// added, which would hide one of the last 32.
-var errUnchanged = errors.New("the intent stays as it is")
-
-// changeControl changes the intent for a job by compare-and-set, and adds the act, whose text change returns. It fails
-// with ErrRetiring for a job that is to be deleted, since the change would be lost with it.
+// changeControl changes the intent for a job by compare-and-set, and adds the act, whose text change returns. If change fails with
+// ErrUnchanged, no record is written, and no act is added, which would hide one of the last 32. changeControl fails with ErrRetiring for a job that is to be deleted, since the change would be lost with it.
 func (o *Operator) changeControl(ctx context.Context, job string, change func(*record.Control, record.Job) (what string, err error)) error {
 	return o.changeAnyControl(ctx, job, func(c *record.Control, def record.Job) (string, error) {
 		if c.Retiring != nil {
@@ -423,11 +422,8 @@ func (o *Operator) changeAnyControl(ctx context.Context, job string, change func
 			return err
 		}
 		what, err := change(c, def.Job)
-		if errors.Is(err, errUnchanged) {
-			return nil
-		}
 		if err != nil {
-			return err
+			return o.orNil(err)
 		}
 		c.Acts = c.Acts.With(o.newAct(what))
 		if again, err := o.putRecord(ctx, o.keys.Control(segment), stored.Rev, c, asRead...); !again {
@@ -444,11 +440,8 @@ func (o *Operator) changeGroupControl(ctx context.Context, change func(*record.G
 			return err
 		}
 		what, err := change(c.GroupControl)
-		if errors.Is(err, errUnchanged) {
-			return nil
-		}
 		if err != nil {
-			return err
+			return o.orNil(err)
 		}
 		c.Acts = c.Acts.With(o.newAct(what))
 		if again, err := o.putRecord(ctx, o.keys.GroupControl(), c.Rev, c.GroupControl); !again {

@@ -62,7 +62,7 @@ func (o *Operator) Override(ctx context.Context, job string, ov Override) error 
 	if err == nil {
 		err = o.changeControl(ctx, job, func(c *record.Control, _ record.Job) (string, error) {
 			if fields == nil && c.Override == nil {
-				return "", errUnchanged
+				return "", ErrUnchanged
 			}
 			what := "take the override back"
 			if c.Override, c.OverriddenBy = fields, nil; fields != nil {

@@ -136,7 +136,7 @@ func (o *Operator) readIntentChange(ctx context.Context, job, verb string, chang
 		def, err := o.readDefinition(ctx, segment)
 		switch {
 		case errors.Is(err, ErrUnknownJob) && verb == "unretire":
-			return items, nil
+			return items, o.orNil(ErrUnchanged)
 		case err != nil:
 			return items, err
 		}
@@ -145,7 +145,7 @@ func (o *Operator) readIntentChange(ctx context.Context, job, verb string, chang
 		}
 	}
 	if !change(c) {
-		return batch.Items{}, nil
+		return batch.Items{}, o.orNil(ErrUnchanged)
 	}
 	c.Acts = c.Acts.With(o.newAct(verb))
 	op, err := putOp(o.keys.Control(segment), stored.Rev, c)

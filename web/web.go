@@ -1,57 +1,73 @@
 // Package web is a console for a fleet: pages that show its state and act on it, for any Go service to mount.
 //
-//	console, err := web.New(op, web.Options{History: reader})
+//	console, err := web.New(op, web.Options{})
 //	mux.Handle("/rota/", http.StripPrefix("/rota", console))
 //
 // Pages are made on the server and work without scripts. With them, a page follows the fleet: one stream tells the browser when to
-// fetch it again. All viewers share one snapshot, read from watches at most once a second.
+// fetch it again. All viewers share one snapshot, read from watches at most once a second. The texts are those of the command rota.
 package web
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 	"time"
 
-	"github.com/rota-dev/rota/history"
+	"github.com/rota-dev/rota/operator"
 )
 
-// Role is what a user may do. Each role includes those below it. The console enforces them, and nothing else does: who can write to
-// the store can do everything.
-type Role int
-
-const (
-	// Look sees the fleet without parameters, outputs, logs and errors.
-	Look Role = iota + 1
-	// Reveal sees these too.
-	Reveal
-	// Operate may act: trigger, pause, retry and the like.
-	Operate
-	// Admin may also do what cannot be undone: override, forget, retire, reset.
-	Admin
-)
-
-// User is who makes a request.
-type User struct {
-	Name string // for the record of acts
-	Role Role
-}
-
-// Options are the options of New. The zero value shows the fleet to requests from this machine, and acts for nobody.
+// Options are the options of New. The zero value shows the fleet to this machine, and acts for nobody.
 type Options struct {
-	// History answers what has ended. Without it, the pages show what the records of the fleet know.
-	History history.Reader
-	// Authorize returns the user of a request, or an error: the request is answered 401. Nil gives the role Look to requests from
-	// loopback addresses whose Host is a loopback name, and refuses others.
+	// Authorize returns the user of a request. An error is answered with 401, and its text is logged and not shown. Nil gives the role
+	// Look to requests from loopback addresses to a loopback host, and refuses others.
 	Authorize func(*http.Request) (User, error)
-	// ReadOnly refuses every act, whatever the role.
-	ReadOnly bool
-	// Fleets are links to other fleets, for the list at the top of each page.
+	// Acts allows acts to those whose role does. Without it, every act is refused.
+	Acts bool
+	// Fleets are links to the consoles of other fleets, at the top of each page. This one has no URL.
 	Fleets []Link
-	// Zone is the zone of instants in pages unless the viewer chooses another. Nil means UTC.
+	// Zone is the zone of instants unless the viewer chooses UTC. Nil means UTC.
 	Zone *time.Location
-	// Logger gets a line for each act and each failed request. Nil means slog.Default.
+	// Logger gets a line for each act and each request that fails in the console. Nil means slog.Default.
 	Logger *slog.Logger
 }
 
-// Link names a page elsewhere.
+// Link is a link to a page elsewhere.
 type Link struct{ Name, URL string }
+
+// Console serves the pages of one group. Its address is the directory of the fleet's page, so a prefix is stripped without its last slash.
+type Console struct {
+	op      *operator.Operator
+	options Options
+	feed    *feed
+	digest  digest
+	said    said
+	handler http.Handler
+
+	statuses  *cache[*operator.Status]
+	diagnoses *cache[operator.Diagnosis]
+}
+
+// New returns the console of the group that op is for. Close ends it; op stays the caller's.
+func New(op *operator.Operator, o Options) (*Console, error) {
+	if op == nil {
+		return nil, errors.New("web: the operator is nil")
+	}
+	if o.Zone == nil {
+		o.Zone = time.UTC
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	c := &Console{
+		op: op, options: o, feed: newFeed(op.Watch),
+		statuses: newCache[*operator.Status](readEvery, 256), diagnoses: newCache[operator.Diagnosis](10*time.Second, 1),
+	}
+	c.handler = http.NewCrossOriginProtection().Handler(c.routes())
+	return c, nil
+}
+
+// ServeHTTP serves a page.
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.ServeHTTP(w, r) }
+
+// Close ends the watches and the streams, and waits for them. Later requests are answered with 503.
+func (c *Console) Close() { c.feed.close() }

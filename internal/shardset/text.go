@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // String returns the text form of s.
@@ -130,4 +131,27 @@ func parseNumber(digits []byte) (int, error) {
 		return 0, fmt.Errorf("over %d", Limit)
 	}
 	return n, nil
+}
+
+// ParseList returns the numbers below limit of a list of numbers and ranges, such as 3,7-9, in any order, as people write it.
+func ParseList(text string, limit int) (Set, error) {
+	var set Set
+	for item := range strings.SplitSeq(text, ",") {
+		first, last, isRange := strings.Cut(item, "-")
+		if !isRange {
+			last = first
+		}
+		lo, err := strconv.ParseUint(first, 10, 31)
+		hi, err2 := strconv.ParseUint(last, 10, 31)
+		switch {
+		case err != nil || err2 != nil:
+			return Set{}, fmt.Errorf("%.20q is neither a shard nor a range of shards, as in 3,7-9", item)
+		case hi < lo:
+			return Set{}, fmt.Errorf("the range %.20q ends before it begins", item)
+		case hi >= uint64(limit):
+			return Set{}, fmt.Errorf("there is no shard %d: a job has at most %d, from 0", hi, limit)
+		}
+		set = set.Union(Range(int(lo), int(hi)+1))
+	}
+	return set, nil
 }

@@ -21,6 +21,8 @@ type Done struct {
 	DryRun  bool            `json:"dry_run,omitempty"`
 	Text    string          `json:"text"`
 	Note    string          `json:"note,omitempty"` // why the effect may be another than expected
+
+	Unchanged bool `json:"-"` // there was nothing to end; Text has it
 }
 
 // Screen returns the line, the note, and a line for each fire.
@@ -124,6 +126,22 @@ func DescribeRuns(runs []operator.Runs) string {
 		parts = append(parts, describeRuns(r, Times{}))
 	}
 	return strings.Join(parts, "; ")
+}
+
+// DescribeRetry returns the result of a retry.
+func DescribeRetry(job string, r operator.RetriedRuns, again bool) Done {
+	done := Done{Version: Version, Verb: "retry", Jobs: []string{job}, Trigger: r.Trigger, Runs: []operator.Runs{r.Runs}}
+	done.Text = fmt.Sprintf("retries %s of fire %s of %s: trigger #%d", ShardsText(r.Shards), r.Fire.UTC().Format(time.RFC3339Nano), job, r.Trigger)
+	if again {
+		done.Text += ", as new work"
+	}
+	if r.More > 0 {
+		done.Text += fmt.Sprintf("; the records do not name %d more that failed: use --shard", r.More)
+	}
+	for _, refused := range r.Refused {
+		done.Text += fmt.Sprintf("; not %s: %s", ShardsText(refused.Shards), refused.Why)
+	}
+	return done
 }
 
 // OverrideFields returns the fields of an override by their names in a definition.

@@ -50,18 +50,41 @@ func (f JobsFilter) Check() error {
 
 // JobsOf returns the list of jobs of a group that f selects.
 func JobsOf(st operator.GroupStatus, f JobsFilter) Jobs {
-	v := Jobs{Version: Version, At: st.At, Group: groupOf(&st), Alerts: alertsOf(&st, len(st.Jobs)), Unreadable: st.Unreadable}
+	v, _ := JobsPage(st, f, 0, len(st.Jobs))
+	return v
+}
+
+// JobsPage returns a part of the list of jobs: those from an index to another one, if there are so many; and the length of the
+// list. Its cost depends on the part: the states of the other jobs are not described.
+func JobsPage(st operator.GroupStatus, f JobsFilter, from, to int) (v Jobs, total int) {
+	v = Jobs{Version: Version, At: st.At, Group: groupOf(&st), Alerts: alertsOf(&st, len(st.Jobs)), Unreadable: st.Unreadable}
 	for i := range st.Jobs {
-		j := jobOf(&st.Jobs[i], st.At, LateAfter)
-		if matched, _ := path.Match(f.Glob, j.Job); f.Glob != "" && !matched || f.State != "" && !has(j.States, f.State) {
+		if !f.selects(&st.Jobs[i], st.At) {
 			continue
 		}
-		v.Jobs = append(v.Jobs, j)
+		if total >= from && total < to {
+			if v.Jobs == nil { // a job has a kilobyte, so that copies of a growing list are its main cost
+				v.Jobs = make([]Job, 0, min(to-from, len(st.Jobs)-i))
+			}
+			v.Jobs = append(v.Jobs, jobOf(&st.Jobs[i], st.At, LateAfter))
+		}
+		total++
 	}
 	if text := describeUnoffered(st.Jobs); text != "" {
 		v.Alerts = append(v.Alerts, Alert{Text: strings.ToUpper(text[:1]) + text[1:] + "."})
 	}
-	return v
+	return v, total
+}
+
+// selects reports whether f selects a job.
+func (f JobsFilter) selects(j *operator.JobSummary, now time.Time) bool {
+	if matched, _ := path.Match(f.Glob, j.Job); f.Glob != "" && !matched {
+		return false
+	}
+	if f.State == OK {
+		return JobStates[gravityOf(j, now)] == OK
+	}
+	return f.State == "" || inState(j, f.State, now, LateAfter)
 }
 
 func jobOf(j *operator.JobSummary, now time.Time, lateAfter time.Duration) Job {

@@ -61,6 +61,9 @@ func shardState(st *operator.Status, s *operator.ShardStatus) string {
 	return "idle"
 }
 
+// failedNote begins the note with the error of a shard's latest failure.
+const failedNote = "failed: "
+
 // shardNotes returns, by shard, what is worth knowing about it: pending re-runs, waiting runs, the
 // owner's state, and the latest failure.
 func shardNotes(st *operator.Status) map[int]string {
@@ -93,7 +96,7 @@ func shardNotes(st *operator.Status) map[int]string {
 		}
 	}
 	for s, text := range failed {
-		add([]int{s}, "failed: %s", text)
+		add([]int{s}, failedNote+"%s", text)
 	}
 	return notes
 }

@@ -57,7 +57,10 @@ var reach = []struct {
 	{"internal/scheduletext", []string{"internal/jobname"}},
 	{"internal/record", []string{"registry", "internal/jobname", "internal/scheduletext", "internal/shardset"}},
 	{"internal/contain", []string{"internal/mutex"}},
+	{"internal/acts", []string{"operator", "internal/count", "internal/view"}},
 	{"internal/view", []string{"registry", "operator", "history", "internal/count", "internal/shell"}},
+	{"internal/look", []string{"registry", "schedule", "operator", "executor", "history", "internal/view"}},
+	{"internal/acts", []string{"schedule", "operator", "executor", "internal/count", "internal/instant", "internal/record", "internal/shardset", "internal/view"}},
 	{"internal/...", []string{"registry"}},
 	{"cmd/...", []string{
 		"registry/...", "schedule", "operator", "coordinator", "coordinator/strategy", "executor", "handler", "history", "rotaprom", "internal/...", "cmd/rota/internal/...", "cmd/rota/rotacmd",
@@ -65,7 +68,9 @@ var reach = []struct {
 		"github.com/prometheus/client_golang/...", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.yaml.in/yaml/v3", "go.yaml.in/yaml/v4",
 		"golang.org/x/term", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5/...", "modernc.org/sqlite",
 	}},
+	{"web/...", []string{"registry", "operator", "history", "internal/...", "web/internal/..."}},
 	{"rotaprom", []string{"executor", "registry", "github.com/prometheus/client_golang/..."}},
+	{"web/...", []string{"registry", "schedule", "operator", "history", "internal/acts", "internal/shell", "internal/view", "web/..."}},
 	{"rotaotel", []string{"executor", "go.opentelemetry.io/otel/..."}},
 	{"examples/settlement", []string{"registry/...", "schedule", "executor", "modernc.org/sqlite"}},
 	// Examples show user code, which cannot import internal packages.

@@ -17,7 +17,7 @@ var exportedForTests = []string{
 	"elector.ReadFeed", "leader.CommitDecision", "leader.DecideWithReads", "leader.NewEdits",
 	"member.BuildJoinTxn", "member.ComposeState", "member.Fresh", "member.PublishState", "member.TryStoreDefinitions",
 
-	"view.Exact", "view.Ranges", "view.ShortSchedule", "view.Span", // for front ends that have no tables
+	"view.Exact", "view.ShortSchedule", "view.Span", // for front ends that have no tables
 
 	"explain.GateNames", // a test of the operator's answers compares them with a page
 	"mutex.Fail",        // in the test build only

@@ -2,12 +2,10 @@
 package act
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os/user"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +16,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/screen"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/show"
+	"github.com/rota-dev/rota/internal/acts"
 	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
 )
@@ -74,7 +73,7 @@ func (c *commands) nameCaller() string {
 	return c.s.Getenv("USER")
 }
 
-// print prints the result of a verb.
+// print prints what a command has done that is no act of the table.
 func (c *commands) print(cmd *cobra.Command, v view.Done) error {
 	v.Version = view.Version
 	if v.Jobs == nil {
@@ -87,53 +86,97 @@ func (c *commands) printView(cmd *cobra.Command, v screen.View) error {
 	return screen.Print(cmd.OutOrStdout(), v, c.s.Output, screen.TimesOf(c.s))
 }
 
-// noChange is the result of an act that has nothing to end: what holds of the job or instance. It is no failure.
-type noChange string
-
-func (n noChange) Error() string { return string(n) + ": nothing changed" }
-
-// orUnchanged returns the text of a verb: done, or why it has changed nothing.
-func orUnchanged(done, of string, err error) (string, error) {
-	if n, ok := errors.AsType[noChange](err); ok {
-		return of + " " + n.Error(), nil
+// verb returns the act of a name, which has to exist.
+func verb(name string, on acts.Target) acts.Verb {
+	v, ok := acts.Find(name, on)
+	if !ok {
+		panic(fmt.Sprintf("there is no act %s on a %s", name, on))
 	}
-	return done, err
+	return v
 }
 
-// eachJob calls f for each job. A failure does not prevent the next call. Done is the format of the result, with the job.
-func (c *commands) eachJob(cmd *cobra.Command, verb, done string, jobs []string, f func(context.Context, *operator.Operator, string) error) error {
+// confirm asks before an act on jobs if it cannot be taken back.
+func (c *commands) confirm(cmd *cobra.Command, v acts.Verb, jobs []string) error {
+	if v.Confirm == nil {
+		return nil
+	}
+	return c.s.Confirm(cmd, v.Confirm(acts.Request{Job: strings.Join(jobs, ", ")}))
+}
+
+// do does an act and prints the result.
+func (c *commands) do(cmd *cobra.Command, v acts.Verb, r acts.Request) error {
+	return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
+		_, err := c.doIn(ctx, cmd, op, v, r)
+		return err
+	})
+}
+
+func (c *commands) doIn(ctx context.Context, cmd *cobra.Command, op *operator.Operator, v acts.Verb, r acts.Request) (view.Done, error) {
+	done, err := v.Do(ctx, op, r)
+	if err != nil {
+		return done, notMet(err)
+	}
+	return done, c.printView(cmd, done)
+}
+
+// doEach does an act on each job. A failure does not prevent the next act.
+func (c *commands) doEach(cmd *cobra.Command, v acts.Verb, jobs []string, r acts.Request) error {
 	return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
 		var errs []error
 		for _, job := range jobs {
-			text, err := orUnchanged(fmt.Sprintf(done, job), job, f(ctx, op, job))
-			if err == nil {
-				err = c.print(cmd, view.Done{Verb: verb, Jobs: []string{job}, Text: text})
-			}
+			r.Job = job
+			_, err := c.doIn(ctx, cmd, op, v, r)
 			errs = append(errs, err)
 		}
 		return errors.Join(errs...)
 	})
 }
 
+// notMet gives an error the exit code 4 if it names a condition of the fleet under which an act is refused.
+func notMet(err error) error {
+	for _, cause := range []error{operator.ErrNotRunning, operator.ErrNoFailure, operator.ErrRetryRefused, operator.ErrOffered} {
+		if errors.Is(err, cause) {
+			return &exit.Error{Code: exit.NotMet, Err: err}
+		}
+	}
+	return err
+}
+
+// ofJobs completes a command that has jobs and no flags of its own.
+func (c *commands) ofJobs(name string, cmd *cobra.Command) *cobra.Command {
+	v := verb(name, acts.OnJob)
+	cmd.Use = name + " JOB..."
+	cmd.Args = cobra.MinimumNArgs(1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := c.confirm(cmd, v, args); err != nil {
+			return err
+		}
+		return c.doEach(cmd, v, args, acts.Request{})
+	}
+	cmd.ValidArgsFunction = complete.Jobs(c.s, 0)
+	return settings.Limit(cmd, flags...)
+}
+
 func (c *commands) reset() *cobra.Command {
-	return settings.Limit(&cobra.Command{
-		Use:   "reset JOB...",
+	return c.ofJobs("reset", &cobra.Command{
 		Short: "Start jobs afresh whose shards wait because of a wrong clock",
 		Long: `Reset starts a new epoch of a job. It is for shards that wait because a skewed clock claimed their
 fires ahead of time, which rota job shows as a problem. Fires that were claimed ahead of time run
 again.`,
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			act := fmt.Sprintf("reset %s: fires that were claimed ahead of time will run again", strings.Join(args, ", "))
-			if err := c.s.Confirm(cmd, act); err != nil {
-				return err
-			}
-			return c.eachJob(cmd, "reset", "reset %s", args, func(ctx context.Context, op *operator.Operator, job string) error {
-				return op.Reset(ctx, job)
-			})
-		},
-		ValidArgsFunction: complete.Jobs(c.s, 0),
-	}, flags...)
+	})
+}
+
+func (c *commands) forget() *cobra.Command {
+	return c.ofJobs("forget", &cobra.Command{
+		Short: "Delete jobs for good that no instance offers",
+		Long: `Forget deletes the records of a job: definition, plan, counts, failures, intent, acts and the saved
+states of its shards. The acts go with it, so it is not recorded. It exits with 4 while a live
+instance offers the job or owns shards of it.`,
+	})
+}
+
+func (c *commands) unretire() *cobra.Command {
+	return c.ofJobs("unretire", &cobra.Command{Short: "Revert retire, unless the jobs are deleted already"})
 }
 
 // scopeOptions are the flags of disable and enable.
@@ -151,136 +194,53 @@ func (o *scopeOptions) addFlags(cmd *cobra.Command, s *settings.Settings) {
 	_ = cmd.RegisterFlagCompletionFunc("instance", complete.Instances(s))
 }
 
-// scope returns what the flags name.
-func (o *scopeOptions) scope(args []string) (operator.Scope, error) {
-	sc := operator.Scope{Job: strings.Join(args, ""), Shards: o.shards, Instances: o.instances, Hosts: o.hosts}
+// check returns an error if the flags name nothing, or shards of no job.
+func (o *scopeOptions) check(args []string) error {
 	switch {
-	case sc.Job == "" && len(sc.Shards) > 0:
-		return sc, errors.New("--shards needs a job")
-	case len(sc.Shards)+len(sc.Instances)+len(sc.Hosts) == 0:
-		return sc, errors.New("name --shards, --instance or --host; to stop a whole job, use rota pause")
+	case len(args) == 0 && len(o.shards) > 0:
+		return exit.Usagef("--shards needs a job")
+	case len(o.shards)+len(o.instances)+len(o.hosts) == 0:
+		return exit.Usagef("name --shards, --instance or --host; to stop a whole job, use rota pause")
 	}
-	return sc, nil
-}
-
-// describe names the scope.
-func (o *scopeOptions) describe(job string, shards []int) string {
-	var parts []string
-	if len(shards) > 0 {
-		parts = append(parts, view.ShardsText(shards))
-	}
-	for _, i := range o.instances {
-		parts = append(parts, "instance "+i)
-	}
-	for _, h := range o.hosts {
-		parts = append(parts, "host "+h)
-	}
-	if job == "" {
-		return strings.Join(parts, ", ") + " for all jobs"
-	}
-	return strings.Join(parts, ", ") + " for " + job
+	return nil
 }
 
 func (c *commands) disable() *cobra.Command {
-	return c.setDisabled("disable", "disabled", &cobra.Command{
+	return c.setDisabled("disable", &cobra.Command{
 		Short: "Prevent shards, instances or hosts from starting runs until enable",
 		Long: `Disable prevents shards of a job, instances or hosts from starting runs until rota enable. Without
 JOB, instances and hosts are disabled for all jobs. Fires of disabled shards are skipped; shards of
 disabled instances and hosts move to others.`,
 		Example: `  rota disable tenants --shards 3,7-9
   rota disable --host node-7`,
-	}, (*operator.Operator).Disable)
+	})
 }
 
 func (c *commands) enable() *cobra.Command {
-	return c.setDisabled("enable", "enabled", &cobra.Command{
+	return c.setDisabled("enable", &cobra.Command{
 		Short: "Revert disable for the same job, or for all",
 		Long: `Enable reverts rota disable: with JOB what is disabled for that job, without JOB what is disabled for
 all jobs.`,
-	}, (*operator.Operator).Enable)
+	})
 }
 
-func (c *commands) setDisabled(verb, done string, cmd *cobra.Command, set func(*operator.Operator, context.Context, operator.Scope) error) *cobra.Command {
+func (c *commands) setDisabled(name string, cmd *cobra.Command) *cobra.Command {
 	var o scopeOptions
-	cmd.Use = verb + " [JOB]"
+	cmd.Use = name + " [JOB]"
 	cmd.Args = cobra.MaximumNArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		sc, err := o.scope(args)
-		if err != nil {
-			return &exit.Error{Code: exit.Usage, Err: err}
+		if err := o.check(args); err != nil {
+			return err
 		}
-		return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
-			v := view.Done{Verb: verb, Jobs: args, Text: done + " " + o.describe(sc.Job, sc.Shards)}
-			in, err := op.Intent(ctx, sc.Job)
-			if verb == "enable" && err == nil && in.RetiredBy.At.IsZero() && !overlaps(&sc, &in.Disabled) {
-				v.Text = o.describe(sc.Job, sc.Shards) + ": not disabled, nothing changed"
-			} else if err := set(op, ctx, sc); err != nil {
-				return err
-			}
-			v.Note = describeAbsent(ctx, op, &sc)
-			return c.print(cmd, v)
-		})
+		r, on := acts.Request{Shards: o.shards, Instances: o.instances, Hosts: o.hosts}, acts.OnGroup
+		if len(args) > 0 {
+			r.Job, on = args[0], acts.OnJob
+		}
+		return c.do(cmd, verb(name, on), r)
 	}
 	cmd.ValidArgsFunction = complete.Jobs(c.s, 1)
 	o.addFlags(cmd, c.s)
 	return settings.Limit(cmd, flags...)
-}
-
-// overlaps reports whether something of sc is disabled.
-func overlaps(sc, disabled *operator.Scope) bool {
-	return slices.ContainsFunc(sc.Shards, func(shard int) bool { return slices.Contains(disabled.Shards, shard) }) ||
-		slices.ContainsFunc(sc.Instances, func(name string) bool { return slices.Contains(disabled.Instances, name) }) ||
-		slices.ContainsFunc(sc.Hosts, func(name string) bool { return slices.Contains(disabled.Hosts, name) })
-}
-
-// describeAbsent returns a note if the scope names something that does not exist, as after a typing error. The act is stored, so
-// a failed read is no error.
-func describeAbsent(ctx context.Context, op *operator.Operator, sc *operator.Scope) string {
-	var notes []string
-	if len(sc.Shards) > 0 {
-		if st, err := op.Status(ctx, sc.Job); err == nil && slices.Max(sc.Shards) >= st.Shards {
-			notes = append(notes, fmt.Sprintf("%s has the shards 0 to %d", sc.Job, st.Shards-1))
-		}
-	}
-	for _, name := range sc.Instances {
-		if note := describeMissing(ctx, op, name, "this holds for its start"); note != "" {
-			notes = append(notes, note)
-		}
-	}
-	if len(sc.Hosts) > 0 {
-		notes = append(notes, describeMissingHosts(ctx, op, sc.Hosts)...)
-	}
-	return strings.Join(notes, "\n")
-}
-
-// describeMissingHosts returns a note for each host on which no instance is alive.
-func describeMissingHosts(ctx context.Context, op *operator.Operator, hosts []string) (notes []string) {
-	all, err := op.Instances(ctx)
-	if err != nil {
-		return nil
-	}
-	var names []string
-	for _, i := range all {
-		if i.Alive && i.Host != "" && !slices.Contains(names, i.Host) {
-			names = append(names, i.Host)
-		}
-	}
-	slices.Sort(names)
-	for _, host := range hosts {
-		if !slices.Contains(names, host) {
-			notes = append(notes, fmt.Sprintf("no instance is alive on host %s; this holds for its next instance. Alive: %s", host, listBounded(names)))
-		}
-	}
-	return notes
-}
-
-// listBounded returns up to 20 names, "none" for none.
-func listBounded(names []string) string {
-	const most = 20
-	if len(names) > most {
-		names = append(slices.Clone(names[:most-1]), "...")
-	}
-	return cmp.Or(strings.Join(names, ", "), "none")
 }
 
 // triggerOptions are the flags of trigger.
@@ -301,19 +261,13 @@ prevent the run. With --wait, trigger returns when all its runs have ended: with
 failed, or if the time is over.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			done := view.Done{Verb: "trigger", Jobs: args}
+			var done view.Done
 			err := c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) (err error) {
-				done.Trigger, err = op.Trigger(ctx, args[0], o.param, o.shards)
-				if err == nil {
-					done.Note = c.describeWait(ctx, op, args[0], o.shards)
-				}
+				r := acts.Request{Job: args[0], Shards: o.shards, Param: &o.param}
+				done, err = c.doIn(ctx, cmd, op, verb("trigger", acts.OnJob), r)
 				return err
 			})
-			if err != nil {
-				return err
-			}
-			done.Text = fmt.Sprintf("triggered %s: #%d", args[0], done.Trigger)
-			if err := c.print(cmd, done); err != nil || !o.wait {
+			if err != nil || !o.wait {
 				return err
 			}
 			return c.awaitTrigger(cmd, args[0], done.Trigger, o.waitTimeout)
@@ -328,32 +282,6 @@ failed, or if the time is over.`,
 	f.BoolVar(&o.wait, "wait", false, "wait until all runs have ended")
 	f.DurationVar(&o.waitTimeout, "wait-timeout", time.Hour, "how long to wait")
 	return settings.Limit(cmd, flags...)
-}
-
-// describeWait returns why runs of shards of a job, nil for all, do not begin now, a reason a line; "" if they may. The
-// request is stored, so a failed read is no error.
-func (c *commands) describeWait(ctx context.Context, op *operator.Operator, job string, shards []int) string {
-	var reasons []string
-	if in, err := op.Intent(ctx, job); err == nil {
-		disabled := slices.DeleteFunc(slices.Clone(in.Disabled.Shards), func(shard int) bool { return shards != nil && !slices.Contains(shards, shard) })
-		if in.Paused {
-			reasons = append(reasons, view.DescribeHold("the job", &in)+"; the run waits for the resume")
-		}
-		switch len(disabled) {
-		case 0:
-		case 1:
-			reasons = append(reasons, view.ShardsText(disabled)+" is disabled; its run waits for rota enable")
-		default:
-			reasons = append(reasons, view.ShardsText(disabled)+" are disabled; their runs wait for rota enable")
-		}
-	}
-	if in, err := op.Intent(ctx, ""); err == nil && in.Paused && len(reasons) == 0 {
-		reasons = append(reasons, view.DescribeHold("the group", &in)+"; the run waits for the resume")
-	}
-	if alive, err := c.s.HasLiveInstance(ctx); err == nil && !alive {
-		reasons = append(reasons, "no instance is alive; the run waits for the start of one")
-	}
-	return strings.Join(reasons, "\n")
 }
 
 // awaitTrigger waits for the end of a trigger, and fails if one of its runs did.

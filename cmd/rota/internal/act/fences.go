@@ -8,6 +8,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
+	"github.com/rota-dev/rota/internal/acts"
 	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
 )
@@ -58,19 +59,7 @@ jobs with what was paused, disabled and overridden before: instances have restor
 remembered, with the reason "restored from memory" in rota acts.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
-				loss, err := op.StoreLoss(ctx)
-				if err != nil {
-					return err
-				}
-				if loss == nil {
-					return c.print(cmd, view.Done{Verb: "acknowledge", Text: "no loss of records is on record"})
-				}
-				if err := op.AcknowledgeLoss(ctx); err != nil {
-					return err
-				}
-				return c.print(cmd, view.Done{Verb: "acknowledge", Text: "acknowledged: " + view.LossText(loss)})
-			})
+			return c.do(cmd, verb("acknowledge", acts.OnGroup), acts.Request{})
 		},
 	}, flags...)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/complete"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
-	"github.com/rota-dev/rota/internal/view"
+	"github.com/rota-dev/rota/internal/acts"
 	"github.com/rota-dev/rota/operator"
 )
 
@@ -72,19 +72,7 @@ of single jobs, which stay in force after rota resume --all.`,
 			if o.all {
 				return c.pauseGroup(cmd, until)
 			}
-			set, done := (*operator.Operator).Pause, "paused %s"
-			switch {
-			case o.scheduleOnly:
-				set, done = (*operator.Operator).StopSchedule, "stopped the schedule of %s"
-			case !until.IsZero():
-				set = func(op *operator.Operator, ctx context.Context, job string) error {
-					return op.PauseUntil(ctx, job, until)
-				}
-				done = "paused %s until " + until.UTC().Format(time.RFC3339)
-			}
-			return c.eachJob(cmd, "pause", done, args, func(ctx context.Context, op *operator.Operator, job string) error {
-				return set(op, ctx, job)
-			})
+			return c.doEach(cmd, verb("pause", acts.OnJob), args, acts.Request{Until: until, ScheduleOnly: o.scheduleOnly})
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 0),
 	}
@@ -98,7 +86,8 @@ of single jobs, which stay in force after rota resume --all.`,
 
 // pauseGroup pauses all jobs.
 func (c *commands) pauseGroup(cmd *cobra.Command, until time.Time) error {
-	if err := c.s.Confirm(cmd, "pause all jobs of the group"); err != nil {
+	v := verb("pause", acts.OnGroup)
+	if err := c.confirm(cmd, v, nil); err != nil {
 		return err
 	}
 	return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
@@ -109,15 +98,12 @@ func (c *commands) pauseGroup(cmd *cobra.Command, until time.Time) error {
 		if note != "" {
 			note += " The pause holds for its start."
 		}
-		text, set := "paused all jobs of the group", op.PauseGroup
-		if !until.IsZero() {
-			text += " until " + until.UTC().Format(time.RFC3339)
-			set = func(ctx context.Context) error { return op.PauseGroupUntil(ctx, until) }
-		}
-		if err := set(ctx); err != nil {
+		done, err := v.Do(ctx, op, acts.Request{Until: until})
+		if err != nil {
 			return err
 		}
-		return c.print(cmd, view.Done{Verb: "pause", Text: text, Note: note})
+		done.Note = note
+		return c.printView(cmd, done)
 	})
 }
 
@@ -133,31 +119,9 @@ stay paused.`,
 				return err
 			}
 			if all {
-				return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
-					in, err := op.Intent(ctx, "")
-					if err != nil {
-						return err
-					}
-					text := "the group is not paused: nothing changed"
-					if in.Paused {
-						text, err = "resumed the group", op.ResumeGroup(ctx)
-					}
-					if err != nil {
-						return err
-					}
-					return c.print(cmd, view.Done{Verb: "resume", Text: text})
-				})
+				return c.do(cmd, verb("resume", acts.OnGroup), acts.Request{})
 			}
-			return c.eachJob(cmd, "resume", "resumed %s", args, func(ctx context.Context, op *operator.Operator, job string) error {
-				in, err := op.Intent(ctx, job)
-				if err != nil || in.Paused || in.ScheduleStopped || !in.RetiredBy.At.IsZero() {
-					return op.Resume(ctx, job)
-				}
-				if group, err := op.Intent(ctx, ""); err == nil && group.Paused {
-					return noChange("is not paused itself, as the group is")
-				}
-				return noChange("is not paused")
-			})
+			return c.doEach(cmd, verb("resume", acts.OnJob), args, acts.Request{})
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 0),
 	}

@@ -3,8 +3,6 @@ package act
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,6 +10,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/complete"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/show"
+	"github.com/rota-dev/rota/internal/acts"
 	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
 )
@@ -29,19 +28,15 @@ before, during or after the deployment without the jobs. Until the deletion, unr
 With --wait, it returns when the jobs are deleted: with exit code 4 if the time is over.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			act := fmt.Sprintf("stop %s, and delete all records of it once no instance offers it", strings.Join(args, ", "))
-			if err := c.s.Confirm(cmd, act); err != nil {
+			if err := c.confirm(cmd, verb("retire", acts.OnJob), args); err != nil {
 				return err
 			}
 			var stored *operator.Operator
 			err := c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
 				stored = op
-				err := op.Retire(ctx, args...)
-				if err != nil && (len(args) == 1 || !errors.Is(err, operator.ErrUnknownJob)) {
-					return err
-				}
-				for _, job := range args {
-					if printErr := c.printRetiring(ctx, cmd, op, job, err == nil); printErr != nil {
+				retired, err := acts.Retire(ctx, op, args...)
+				for _, done := range retired {
+					if printErr := c.printView(cmd, done); printErr != nil {
 						return errors.Join(err, printErr)
 					}
 				}
@@ -57,22 +52,6 @@ With --wait, it returns when the jobs are deleted: with exit code 4 if the time 
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until the jobs are deleted")
 	cmd.Flags().DurationVar(&timeout, "wait-timeout", time.Hour, "how long to wait")
 	return settings.Limit(cmd, flags...)
-}
-
-// printRetiring prints what the deletion of a retired job waits for. The act is stored, so a failed read is no error. A job of
-// which nothing is on record is deleted already if all jobs were known; otherwise Retire may have reported it.
-func (c *commands) printRetiring(ctx context.Context, cmd *cobra.Command, op *operator.Operator, job string, allKnown bool) error {
-	st, err := op.Status(ctx, job)
-	done := view.Done{Verb: "retire", Jobs: []string{job}, Text: "retires " + job}
-	switch {
-	case err == nil:
-		done.Text += ": " + view.DescribeRetiring(&st)
-	case errors.Is(err, operator.ErrUnknownJob) && !allKnown:
-		return nil
-	case errors.Is(err, operator.ErrUnknownJob):
-		done.Text += ": " + view.DeletedByLeader
-	}
-	return c.print(cmd, done)
 }
 
 // awaitDeletion waits until jobs are deleted, and prints each.
@@ -94,25 +73,4 @@ func (c *commands) awaitDeletion(cmd *cobra.Command, op *operator.Operator, jobs
 		}
 	}
 	return nil
-}
-
-func (c *commands) unretire() *cobra.Command {
-	return settings.Limit(&cobra.Command{
-		Use:   "unretire JOB...",
-		Short: "Revert retire, unless the jobs are deleted already",
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.eachJob(cmd, "unretire", "unretired %s", args, func(ctx context.Context, op *operator.Operator, job string) error {
-				in, err := op.Intent(ctx, job)
-				if err != nil { // it is deleted, or misspelt
-					return fmt.Errorf("unretire %q: %w", job, err)
-				}
-				if in.RetiredBy.At.IsZero() {
-					return noChange("is not retiring")
-				}
-				return op.Unretire(ctx, job)
-			})
-		},
-		ValidArgsFunction: complete.Jobs(c.s, 0),
-	}, flags...)
 }

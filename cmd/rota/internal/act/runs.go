@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,21 +14,12 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/runhistory"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/cmd/rota/internal/show"
+	"github.com/rota-dev/rota/internal/acts"
 	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 )
-
-// notMet gives an error the exit code 4 if it wraps one of causes.
-func notMet(err error, causes ...error) error {
-	for _, cause := range causes {
-		if errors.Is(err, cause) {
-			return &exit.Error{Code: exit.NotMet, Err: err}
-		}
-	}
-	return err
-}
 
 func (c *commands) cancel() *cobra.Command {
 	var shards settings.Shards
@@ -43,22 +32,11 @@ context goes on, and a run whose handler returns no error has succeeded. It exit
 progress or pending.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			act := "cancel all runs of " + args[0] + " that are in progress or pending"
-			if shards != nil {
-				act = fmt.Sprintf("cancel the runs of %s in %s", args[0], view.ShardsText(shards))
-			}
-			if err := c.s.Confirm(cmd, act); err != nil {
+			v, r := verb("cancel", acts.OnJob), acts.Request{Job: args[0], Shards: shards}
+			if err := c.s.Confirm(cmd, v.Confirm(r)); err != nil {
 				return err
 			}
-			return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
-				runs, err := op.Cancel(ctx, args[0], shards...)
-				if err != nil {
-					return notMet(err, operator.ErrNotRunning)
-				}
-				done := view.Done{Verb: "cancel", Jobs: args, Runs: runs}
-				done.Text = fmt.Sprintf("cancelled %s: %s", args[0], view.DescribeRuns(done.Runs))
-				return c.print(cmd, done)
-			})
+			return c.do(cmd, v, r)
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),
 	}
@@ -68,9 +46,9 @@ progress or pending.`,
 }
 
 func (c *commands) retry() *cobra.Command {
-	var text string
+	var text, param string
 	var shards settings.Shards
-	var o operator.RetryOptions
+	var again bool
 	source := runhistory.NewSource(c.s)
 	cmd := &cobra.Command{
 		Use:   "retry JOB --fire T",
@@ -94,27 +72,22 @@ it. With --again, the shards run nevertheless, as new work with another key.`,
 			if err != nil {
 				return err
 			}
-			o.Shards = shards
+			v, r := verb("retry", acts.OnJob), acts.Request{Job: args[0], Fire: fire, Shards: shards, Param: &param, Again: again}
 			return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
-				r, err := op.Retry(ctx, args[0], fire, o)
+				_, err := c.doIn(ctx, cmd, op, v, r)
 				if errors.Is(err, operator.ErrNoFailure) && source.IsNamed() {
 					var found error
-					if o.Shards, o.Total, found = source.FailedShards(ctx, cmd, args[0], fire); found != nil {
+					if r.Shards, r.Total, found = source.FailedShards(ctx, cmd, args[0], fire); found != nil {
 						return found
 					}
-					if o.Shards != nil {
-						r, err = op.Retry(ctx, args[0], fire, o)
+					if r.Shards != nil {
+						_, err = c.doIn(ctx, cmd, op, v, r)
 					}
 				}
 				if errors.Is(err, operator.ErrRetryRefused) {
 					err = fmt.Errorf("%w (--again runs it as new work, with another key; --param names the parameter of a trigger)", err)
 				}
-				if err != nil {
-					return notMet(err, operator.ErrNoFailure, operator.ErrRetryRefused)
-				}
-				done := describeRetry(args, r, o.Again)
-				done.Note = c.describeWait(ctx, op, args[0], r.Shards)
-				return c.print(cmd, done)
+				return err
 			})
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),
@@ -122,27 +95,11 @@ it. With --again, the shards run nevertheless, as new work with another key.`,
 	cmd.Flags().SetNormalizeFunc(settings.RenameFlag("shards", "shard"))
 	cmd.Flags().StringVar(&text, "fire", "", "the instant of the fire: RFC 3339, or the last such time of day in UTC, as 03:00 (with --time local, in the local zone)")
 	cmd.Flags().Var(&shards, "shard", "shards, such as 3,7-9, whether or not their failure is on record (default those that failed)")
-	cmd.Flags().BoolVar(&o.Again, "again", false, "run the shards also if their work is pending or done, as new work with another key")
-	cmd.Flags().StringVar(&o.Param, "param", "", "parameter of the runs (default the job's)")
+	cmd.Flags().BoolVar(&again, "again", false, "run the shards also if their work is pending or done, as new work with another key")
+	cmd.Flags().StringVar(&param, "param", "", "parameter of the runs (default the job's)")
 	settings.AllowEmpty(cmd.Flags(), "param")
 	source.AddFileFlag(cmd)
 	return settings.Limit(cmd, append([]string{"history", "time"}, flags...)...)
-}
-
-// describeRetry returns the result of a retry.
-func describeRetry(args []string, r operator.RetriedRuns, again bool) view.Done {
-	done := view.Done{Verb: "retry", Jobs: args, Trigger: r.Trigger, Runs: []operator.Runs{r.Runs}}
-	done.Text = fmt.Sprintf("retries %s of fire %s of %s: trigger #%d", view.ShardsText(r.Shards), r.Fire.UTC().Format(time.RFC3339Nano), args[0], r.Trigger)
-	if again {
-		done.Text += ", as new work"
-	}
-	if r.More > 0 {
-		done.Text += fmt.Sprintf("; the records do not name %d more that failed: use --shard", r.More)
-	}
-	for _, refused := range r.Refused {
-		done.Text += fmt.Sprintf("; not %s: %s", view.ShardsText(refused.Shards), refused.Why)
-	}
-	return done
 }
 
 // backfillOptions are the flags of backfill.
@@ -177,7 +134,11 @@ Repeating it runs the fires once more. --stop drops the fires that have not begu
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.stop {
-				return c.stopBackfills(cmd, args[0])
+				v := verb("stop-backfills", acts.OnJob)
+				if err := c.confirm(cmd, v, args); err != nil {
+					return err
+				}
+				return c.do(cmd, v, acts.Request{Job: args[0]})
 			}
 			from, to, err := o.window(c.s)
 			if err != nil {
@@ -196,14 +157,7 @@ Repeating it runs the fires once more. --stop drops the fires that have not begu
 					return c.print(cmd, view.Done{Verb: "backfill", Jobs: args, DryRun: true, Fires: fires, Text: text})
 				})
 			}
-			return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
-				fires, err := op.Backfill(ctx, args[0], from, to, o.parallel)
-				if err != nil {
-					return err
-				}
-				text := fmt.Sprintf("backfills %s of %s, %d at a time", count.Of(len(fires), "fire"), args[0], o.parallel)
-				return c.print(cmd, view.Done{Verb: "backfill", Jobs: args, Fires: fires, Text: text, Note: c.describeWait(ctx, op, args[0], nil)})
-			})
+			return c.do(cmd, verb("backfill", acts.OnJob), acts.Request{Job: args[0], From: from, To: to, Parallel: o.parallel})
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),
 	}
@@ -214,19 +168,6 @@ Repeating it runs the fires once more. --stop drops the fires that have not begu
 	f.BoolVar(&o.dryRun, "dry-run", false, "list the fires and change nothing")
 	f.BoolVar(&o.stop, "stop", false, "drop the fires of all backfills of the job that have not begun")
 	return settings.Limit(cmd, append([]string{"time"}, flags...)...)
-}
-
-func (c *commands) stopBackfills(cmd *cobra.Command, job string) error {
-	if err := c.s.Confirm(cmd, "drop the fires of backfills of "+job+" that have not begun"); err != nil {
-		return err
-	}
-	return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
-		n, err := op.StopBackfills(ctx, job)
-		if err != nil {
-			return err
-		}
-		return c.print(cmd, view.Done{Verb: "backfill", Jobs: []string{job}, Text: fmt.Sprintf("dropped %s of %s", count.Of(n, "fire"), job)})
-	})
 }
 
 // read connects and calls f, which changes nothing, so that protected contexts permit it.
@@ -251,13 +192,7 @@ With --wait, it returns when the instance owns none: with exit code 4 if the tim
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !wait {
-				return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
-					if err := op.BeginDrain(ctx, args[0]); err != nil {
-						return err
-					}
-					note := describeMissing(ctx, op, args[0], "the drain holds for its start")
-					return c.print(cmd, view.Done{Verb: "drain", Text: "drains " + args[0], Note: note})
-				})
+				return c.do(cmd, verb("drain", acts.OnInstance), acts.Request{Instance: args[0]})
 			}
 			c.s.Timeout = timeout
 			return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
@@ -268,8 +203,7 @@ With --wait, it returns when the instance owns none: with exit code 4 if the tim
 				if err != nil {
 					return err
 				}
-				note := describeMissing(ctx, op, args[0], "the drain holds for its start")
-				return c.print(cmd, view.Done{Verb: "drain", Text: "drained " + args[0] + ": it owns no shard", Note: note})
+				return c.print(cmd, view.Done{Verb: "drain", Text: "drained " + args[0] + ": it owns no shard", Note: acts.NoteDrain(ctx, op, args[0])})
 			})
 		},
 		ValidArgsFunction: complete.OneInstance(c.s),
@@ -285,62 +219,8 @@ func (c *commands) undrain() *cobra.Command {
 		Short: "Revert drain: the instance may own shards again",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
-				in, err := op.Intent(ctx, "")
-				if err != nil {
-					return err
-				}
-				text := args[0] + " is not drained: nothing changed"
-				if slices.Contains(in.Disabled.Instances, args[0]) {
-					text, err = "undrained "+args[0], op.Undrain(ctx, args[0])
-				}
-				if err != nil {
-					return err
-				}
-				note := describeMissing(ctx, op, args[0], "it may own shards when it starts")
-				return c.print(cmd, view.Done{Verb: "undrain", Text: text, Note: note})
-			})
+			return c.do(cmd, verb("undrain", acts.OnInstance), acts.Request{Instance: args[0]})
 		},
 		ValidArgsFunction: complete.OneInstance(c.s),
-	}, flags...)
-}
-
-// describeMissing returns a note if an instance is not alive: what that means, and which instances are alive.
-// The act is stored, so a failed read is no error.
-func describeMissing(ctx context.Context, op *operator.Operator, name, meaning string) string {
-	all, err := op.Instances(ctx)
-	if err != nil {
-		return ""
-	}
-	var alive []string
-	for _, i := range all {
-		if i.Alive {
-			alive = append(alive, i.Instance)
-		}
-	}
-	if slices.Contains(alive, name) {
-		return ""
-	}
-	return fmt.Sprintf("no instance %s is alive; %s. Alive: %s", name, meaning, listBounded(alive))
-}
-
-func (c *commands) forget() *cobra.Command {
-	return settings.Limit(&cobra.Command{
-		Use:   "forget JOB...",
-		Short: "Delete jobs for good that no instance offers",
-		Long: `Forget deletes the records of a job: definition, plan, counts, failures, intent, acts and the saved
-states of its shards. The acts go with it, so it is not recorded. It exits with 4 while a live
-instance offers the job or owns shards of it.`,
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			act := fmt.Sprintf("delete all records of %s, with pending runs and the saved states of shards", strings.Join(args, ", "))
-			if err := c.s.Confirm(cmd, act); err != nil {
-				return err
-			}
-			return c.eachJob(cmd, "forget", "forgot %s", args, func(ctx context.Context, op *operator.Operator, job string) error {
-				return notMet(op.Forget(ctx, job), operator.ErrOffered)
-			})
-		},
-		ValidArgsFunction: complete.Jobs(c.s, 0),
 	}, flags...)
 }

@@ -9,7 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/rota-dev/rota/internal/look"
 
 	"github.com/spf13/cobra"
 
@@ -101,28 +102,13 @@ It exits with 4 if a fire is stopped, and with 3 if the job is not known.`,
 // readOutcomes completes an explanation by the history, if one is named and an answer needs it. A history that does not
 // answer is reported on stderr.
 func readOutcomes(ctx context.Context, cmd *cobra.Command, source *runhistory.Source, e operator.Explanation) (operator.Explanation, error) {
-	of := map[time.Time]pastFire{}
-	for i := range e.Answers {
-		if needsHistory(&e.Answers[i]) {
-			of[e.Answers[i].Fire] = pastFire{}
-		}
-	}
-	if len(of) == 0 || !source.IsNamed() {
+	if !source.IsNamed() || !look.NeedsHistory(&e) {
 		return e, nil
 	}
-	err := source.Read(ctx, cmd, func(ctx context.Context, r history.Reader) error {
-		for fire := range of {
-			runs, err := r.RunsOfFire(ctx, e.Job, fire)
-			if err != nil {
-				return err
-			}
-			fires, err := r.Fires(ctx, history.FiresQuery{Job: e.Job, Covering: fire})
-			if err != nil {
-				return err
-			}
-			of[fire] = pastFire{runs, fires}
-		}
-		return nil
+	completed := e
+	err := source.Read(ctx, cmd, func(ctx context.Context, r history.Reader) (err error) {
+		completed, err = look.AddHistory(ctx, r, e)
+		return err
 	})
 	if usage := (*exit.Error)(nil); errors.As(err, &usage) {
 		return e, err
@@ -131,7 +117,7 @@ func readOutcomes(ctx context.Context, cmd *cobra.Command, source *runhistory.So
 		fmt.Fprintf(cmd.ErrOrStderr(), "the answer is without the history: %v\n", err)
 		return e, nil
 	}
-	return addOutcomes(e, of), nil
+	return completed, nil
 }
 
 func (c *commands) moves() *cobra.Command {

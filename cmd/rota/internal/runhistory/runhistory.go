@@ -4,15 +4,15 @@ package runhistory
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rota-dev/rota/internal/look"
 
 	"github.com/spf13/cobra"
 
@@ -55,7 +55,7 @@ func (c *Source) IsNamed() bool { return c.s.History != "" || c.file != "" }
 func (c *Source) FailedShards(ctx context.Context, cmd *cobra.Command, job string, fire time.Time) (failed []int, total int, err error) {
 	err = c.Read(ctx, cmd, func(ctx context.Context, r history.Reader) error {
 		runs, err := r.RunsOfFire(ctx, job, fire)
-		last := LastRuns(runs)
+		last := look.LastRuns(runs)
 		for i := range runs {
 			total = max(total, runs[i].Shards)
 		}
@@ -84,17 +84,6 @@ func isWorkOfFire(r *history.Run) bool {
 	}
 	_, err := time.Parse(time.RFC3339Nano, segments[4])
 	return err == nil
-}
-
-// LastRuns returns the last of the runs of a fire for each shard, by their fences.
-func LastRuns(runs []history.Run) map[int]*history.Run {
-	last := map[int]*history.Run{}
-	for i := range runs {
-		if run := &runs[i]; last[run.Shard] == nil || run.Fence >= last[run.Shard].Fence {
-			last[run.Shard] = run
-		}
-	}
-	return last
 }
 
 // Flags returns the flags with which a command finds the same history, after a blank. If none is named, they are
@@ -245,17 +234,10 @@ session; repeated are attempts after the first, which are retries, or made again
 				return &exit.Error{Code: exit.Usage, Err: err}
 			}
 			return c.show(cmd, func(ctx context.Context, r history.Reader) (screen.View, error) {
-				now := time.Now()
-				fires, err := r.Fires(ctx, history.FiresQuery{Job: args[0], Since: now.Add(-age), Limit: limit})
-				note := ""
-				if err == nil && len(fires) == 0 {
-					note, err = c.describeUnknown(ctx, cmd, r, args[0])
+				v, known, err := look.Fires(ctx, r, look.FiresQuery{Job: args[0], Age: age, Failed: failed, Limit: limit})
+				if err == nil && !known {
+					v.Note, err = c.describeUnknown(cmd, args[0])
 				}
-				if failed {
-					fires = slices.DeleteFunc(fires, func(f history.Fire) bool { return f.Failed+f.Crashed+f.Unfinished == 0 })
-				}
-				v := view.FiresOf(args[0], fires, now)
-				v.Note = note
 				return v, err
 			})
 		},
@@ -327,70 +309,29 @@ func (c *commands) query(cmd *cobra.Command, o *runsOptions, job string, fire ti
 		return nil, err
 	}
 	return func(ctx context.Context, r history.Reader) (screen.View, error) {
-		now := time.Now()
-		var skips []history.Fire
-		q := history.RunsQuery{Job: job, Since: now.Add(-age), Limit: o.limit}
-		var runs []history.Run
-		var err error
-		switch {
-		case o.fire != "":
-			if runs, err = r.RunsOfFire(ctx, job, fire); o.trigger != 0 {
-				runs = slices.DeleteFunc(runs, func(r history.Run) bool { return r.Trigger != o.trigger })
-			}
-			if err == nil && o.trigger == 0 {
-				skips, err = r.Fires(ctx, history.FiresQuery{Job: job, Covering: fire})
-			}
-		case o.failed:
-			runs, err = r.Failures(ctx, q)
-		case o.slowest:
-			runs, err = r.Slowest(ctx, q)
-		default:
-			runs, err = r.Last(ctx, job)
+		v, known, err := look.Runs(ctx, r, look.RunsQuery{
+			Job: job, OfFire: o.fire != "", Fire: fire, Trigger: o.trigger, Failed: o.failed, Slowest: o.slowest, Shards: o.shards, Age: age, Limit: o.limit,
+		})
+		if err == nil && !known {
+			v.Note, err = c.describeUnknown(cmd, job)
 		}
-		if o.shards != nil {
-			runs = slices.DeleteFunc(runs, func(r history.Run) bool { return !slices.Contains(o.shards, r.Shard) })
-		}
-		note := ""
-		if err == nil && len(runs)+len(skips) == 0 {
-			note, err = c.describeUnknown(ctx, cmd, r, job)
-		}
-		v := view.HistoryRunsOf(job, runs, skips, now)
-		v.Note = note
 		v.Tail = o.tail
 		return v, err
 	}, nil
 }
 
-// describeUnknown returns a note if the history has nothing of a job, "" if it has something.
-func (c *commands) describeUnknown(ctx context.Context, cmd *cobra.Command, r history.Reader, job string) (string, error) {
-	fires, err := r.Fires(ctx, history.FiresQuery{Job: job, Limit: 1})
-	if err != nil || len(fires) > 0 {
-		return "", err
-	}
-	runs, err := r.Last(ctx, job)
-	if err != nil || len(runs) > 0 {
-		return "", err
-	}
+// describeUnknown returns a note for a job of which the history has nothing.
+func (c *commands) describeUnknown(cmd *cobra.Command, job string) (string, error) {
 	c.unknown = true
 	src, err := c.find(cmd)
 	return fmt.Sprintf("The history %s has nothing of job %q in %s/%s: check the name, -n and -g.", historyurl.Redact(src.url), job, src.namespace, src.group), err
 }
 
-// parseAge parses a duration that may also be in days, as 7d.
+// parseAge parses the flag --since.
 func parseAge(text string) (time.Duration, error) {
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		n, err := strconv.Atoi(days)
-		if err != nil || n < 0 || n > 10_000 {
-			return 0, fmt.Errorf("--since %q is not a duration, as 90m or 7d", text)
-		}
-		return time.Duration(n) * 24 * time.Hour, nil
-	}
-	d, err := time.ParseDuration(text)
-	if err == nil && d < 0 {
-		err = errors.New("negative")
-	}
+	d, err := look.ParseAge(text)
 	if err != nil {
-		return 0, fmt.Errorf("--since %q is not a duration, as 90m or 7d", text)
+		err = fmt.Errorf("--since %w", err)
 	}
-	return d, nil
+	return d, err
 }

@@ -41,12 +41,7 @@ func Print(w io.Writer, v View, form string, t view.Times) error {
 }
 
 // PrintJSON prints a struct as JSON. Nil lists in it are [].
-func PrintJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	return e.Encode(fillLists(v))
-}
+func PrintJSON(w io.Writer, v any) error { return view.WriteJSON(w, v) }
 
 // printData prints a view as JSON, JSON lines or YAML.
 func printData(w io.Writer, v View, form string) error {
@@ -54,12 +49,12 @@ func printData(w io.Writer, v View, form string) error {
 	case "json":
 		return PrintJSON(w, v)
 	case "yaml":
-		return printYAML(w, fillLists(v))
+		return printYAML(w, view.FillLists(v))
 	}
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	for _, item := range v.Items() {
-		if err := e.Encode(fillLists(item)); err != nil {
+		if err := e.Encode(view.FillLists(item)); err != nil {
 			return err
 		}
 	}

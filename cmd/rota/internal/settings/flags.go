@@ -21,23 +21,9 @@ type Shards []int
 
 // ParseShards returns the shards of a list of numbers and ranges, in any order.
 func ParseShards(text string) (Shards, error) {
-	var set shardset.Set
-	for item := range strings.SplitSeq(text, ",") {
-		first, last, isRange := strings.Cut(item, "-")
-		if !isRange {
-			last = first
-		}
-		lo, err := strconv.ParseUint(first, 10, 31)
-		hi, err2 := strconv.ParseUint(last, 10, 31)
-		switch {
-		case err != nil || err2 != nil:
-			return nil, fmt.Errorf("%.20q is neither a shard nor a range of shards, as in 3,7-9", item)
-		case hi < lo:
-			return nil, fmt.Errorf("the range %.20q ends before it begins", item)
-		case hi >= record.MaxShards:
-			return nil, fmt.Errorf("there is no shard %d: a job has at most %d, from 0", hi, record.MaxShards)
-		}
-		set = set.Union(shardset.Range(int(lo), int(hi)+1))
+	set, err := shardset.ParseList(text, record.MaxShards)
+	if err != nil {
+		return nil, err
 	}
 	return slices.Collect(set.All()), nil
 }

@@ -48,23 +48,3 @@ func (s *Settings) CheckFleet(ctx context.Context) error {
 	}
 	return err
 }
-
-// HasLiveInstance reports whether an instance of the group may be alive.
-func (s *Settings) HasLiveInstance(ctx context.Context) (bool, error) {
-	reg, err := s.Connect(ctx)
-	if err != nil {
-		return false, err
-	}
-	keys, err := record.NewKeys(s.Namespace, s.Group)
-	if err != nil {
-		return false, err
-	}
-	_, group := keys.Names()
-	l, err := reg.List(ctx, keys.Instances(), registry.ReadOptions{Fresh: true})
-	for _, e := range l.Entries {
-		if i, decodeErr := record.Decode[record.Instance](e.Value); decodeErr != nil || i.MayBeIn(group) {
-			return true, nil
-		}
-	}
-	return false, err
-}

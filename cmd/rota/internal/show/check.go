@@ -2,11 +2,12 @@ package show
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"strings"
 	"time"
+
+	"github.com/rota-dev/rota/internal/look"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +16,6 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/screen"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/internal/view"
-	"github.com/rota-dev/rota/registry"
 )
 
 // checkOptions are the flags of check.
@@ -78,13 +78,7 @@ func (c *commands) runCheck(ctx context.Context, o *checkOptions) view.Check {
 	if err != nil {
 		return view.CheckFailed(err, time.Now())
 	}
-	v := view.CheckOf(st, o.CheckLimits)
-	loss, err := op.StoreLoss(ctx)
-	if err != nil && !errors.Is(err, registry.ErrForeign) {
-		return view.CheckFailed(err, time.Now())
-	}
-	v.AddLoss(loss)
-	return v
+	return look.Check(ctx, op, st, o.CheckLimits)
 }
 
 func (o *checkOptions) print(cmd *cobra.Command, v *view.Check) error {

@@ -3,8 +3,9 @@ package show
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
+
+	"github.com/rota-dev/rota/internal/look"
 
 	"github.com/spf13/cobra"
 
@@ -12,7 +13,6 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/screen"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
-	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/schedule"
 )
@@ -47,11 +47,7 @@ that schedule, and needs no registry.`,
 				return exit.Usagef("a job and a schedule are named: next shows one of them")
 			}
 			return c.show(cmd, func(ctx context.Context, op *operator.Operator, _ group) (screen.View, error) {
-				st, err := op.Status(ctx, args[0])
-				if err != nil {
-					return nil, err
-				}
-				return nextOfJob(&st, o.count)
+				return look.Next(ctx, op, args[0], o.count)
 			})
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),
@@ -108,42 +104,9 @@ func (c *commands) showSchedule(cmd *cobra.Command, o *nextOptions) error {
 	if err != nil {
 		return &exit.Error{Code: exit.Usage, Err: err}
 	}
-	v, err := nextOf(schedule, "", o.count)
+	v, err := look.NextOf(schedule, "", o.count)
 	if err != nil {
 		return &exit.Error{Code: exit.Usage, Err: err}
 	}
 	return screen.Print(cmd.OutOrStdout(), v, c.s.Output, screen.TimesOf(c.s))
-}
-
-func nextOf(s schedule.Schedule, job string, n int) (view.Next, error) {
-	now := time.Now()
-	fires, err := s.Next(now, n)
-	if fires == nil {
-		fires = []time.Time{}
-	}
-	return view.Next{Version: view.Version, At: now, Job: job, Schedule: s.String(), Fires: fires}, err
-}
-
-// nextOfJob returns the next fires of a job, with a note if they do not all happen.
-func nextOfJob(st *operator.Status, n int) (view.Next, error) {
-	schedule, err := schedule.Parse(st.Schedule)
-	if err != nil {
-		return view.Next{}, err
-	}
-	v, err := nextOf(schedule, st.Job, n)
-	switch {
-	case !st.Intent.RetiredBy.At.IsZero():
-		v.Note = "The job is retiring: it has no more fires, unless rota unretire takes that back."
-	case st.Paused || st.Intent.Paused:
-		v.Note = "The job is paused. Fires that come due before rota resume never run and are not counted as skipped."
-	case st.ScheduleStopped || st.Intent.ScheduleStopped:
-		v.Note = "The schedule is stopped. Fires that come due before rota resume never run and are not counted as skipped."
-	case st.Shards == 0:
-		v.Note = "No leader has planned the job: it has no fires until an instance offers it."
-	case len(schedule.After()) > 0:
-		v.Note = "The job follows others: it fires when their fires have ended."
-	case st.Revision != st.InForce:
-		v.Note = fmt.Sprintf("Revision %d is stored and not in force yet: this is revision %d.", st.Revision, st.InForce)
-	}
-	return v, err
 }

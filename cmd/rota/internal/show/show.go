@@ -3,9 +3,12 @@ package show
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/rota-dev/rota/internal/look"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +19,6 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
-	"github.com/rota-dev/rota/schedule"
 )
 
 // Commands returns the commands.
@@ -100,37 +102,11 @@ func (c *commands) job() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.show(cmd, func(ctx context.Context, op *operator.Operator, _ group) (screen.View, error) {
-				st, err := op.Status(ctx, args[0])
-				if err != nil {
-					return nil, err
-				}
-				var group operator.Intent
-				if st.GroupPaused {
-					if group, err = op.Intent(ctx, ""); err != nil {
-						return nil, err
-					}
-				}
-				return view.JobDetailOf(st, group, nextFires(&st, 3), time.Now()), nil
+				return look.Job(ctx, op, args[0])
 			})
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),
 	}, output...)
-}
-
-// nextFires returns the next fires of a job: none while it is paused or its schedule is stopped.
-func nextFires(st *operator.Status, n int) []time.Time {
-	if st.NextFire.IsZero() {
-		return nil
-	}
-	schedule, err := schedule.Parse(st.Schedule)
-	if err != nil {
-		return nil
-	}
-	fires, err := schedule.Next(time.Now(), n)
-	if err != nil {
-		return nil
-	}
-	return fires
 }
 
 func (c *commands) shards() *cobra.Command {
@@ -140,29 +116,21 @@ func (c *commands) shards() *cobra.Command {
 		Short: "Show the shards of a job: owner, state, last fire claimed",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var chosen shardset.Set
+			var set shardset.Set
 			for _, text := range args[1:] {
 				shards, err := settings.ParseShards(text)
 				if err != nil {
 					return exit.Usagef("shard is %q: %w", text, err)
 				}
-				chosen = chosen.Union(shardset.Of(shards...))
+				set = set.Union(shardset.Of(shards...))
 			}
+			chosen := slices.Collect(set.All())
 			return c.show(cmd, func(ctx context.Context, op *operator.Operator, _ group) (screen.View, error) {
-				st, err := op.Status(ctx, args[0])
-				if err != nil {
-					return nil, err
+				v, err := look.Shards(ctx, op, args[0], owner, chosen)
+				if bad, ok := errors.AsType[look.ArgumentError](err); ok {
+					return nil, &exit.Error{Code: exit.Usage, Err: bad}
 				}
-				for s := range chosen.All() {
-					if s >= st.Shards {
-						return nil, exit.Usagef("there is no shard %d of %d", s, st.Shards)
-					}
-				}
-				v := view.ShardsOf(st, owner, time.Now())
-				if len(args) > 1 {
-					v.Shards = slices.DeleteFunc(v.Shards, func(s view.Shard) bool { return !chosen.Has(s.Shard) })
-				}
-				return v, nil
+				return v, err
 			})
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),
@@ -210,24 +178,9 @@ func readDecisions(ctx context.Context, op *operator.Operator, jobs []string, gr
 		if err != nil {
 			return nil, err
 		}
-		for _, state := range []string{view.Late, view.Unowned, view.Problem} {
-			jobs = append(jobs, view.JobsOf(st, view.JobsFilter{State: state}).Names()...)
-		}
+		jobs = look.TroubledJobs(st)
 	}
-	var all []operator.Status
-	seen := map[string]bool{}
-	for _, job := range jobs {
-		if seen[job] {
-			continue
-		}
-		seen[job] = true
-		st, err := op.Status(ctx, job)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, st)
-	}
-	return view.DecisionsOf(all, time.Now()), nil
+	return look.Decisions(ctx, op, jobs)
 }
 
 func (c *commands) acts() *cobra.Command {
@@ -239,18 +192,7 @@ Without JOB, it lists the latter. Records keep the last 32 of each.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.showUnlessAbsent(cmd, func(ctx context.Context, op *operator.Operator, _ group) (screen.View, error) {
-				ofGroup, err := op.Acts(ctx, "")
-				if err != nil {
-					return nil, err
-				}
-				var ofJob []operator.Act
-				job := strings.Join(args, "")
-				if job != "" {
-					if ofJob, err = op.Acts(ctx, job); err != nil {
-						return nil, err
-					}
-				}
-				return view.ActsOf(job, ofJob, ofGroup, time.Now()), nil
+				return look.Acts(ctx, op, strings.Join(args, ""))
 			})
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),

@@ -1,13 +1,23 @@
-package screen
+package view
 
 import (
+	"encoding/json"
+	"io"
 	"reflect"
 	"strings"
 )
 
-// fillLists returns v, a struct, with empty lists and maps for nil ones, so that their JSON is [] and {}. Fields that
+// WriteJSON writes a view as the command and the HTTP API give it.
+func WriteJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(FillLists(v))
+}
+
+// FillLists returns v, a struct, with empty lists and maps for nil ones, so that their JSON is [] and {}. Fields that
 // JSON omits stay nil. Structs in the lists of v are changed in place.
-func fillLists(v any) any {
+func FillLists(v any) any {
 	filled := reflect.New(reflect.TypeOf(v)).Elem()
 	filled.Set(reflect.ValueOf(v))
 	fill(filled)

@@ -1,4 +1,4 @@
-package explain
+package look
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/cmd/rota/internal/runhistory"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/history"
 	"github.com/rota-dev/rota/operator"
@@ -55,7 +54,7 @@ type kind struct {
 
 // complete returns the answers for the shards of a.
 func (p pastFire) complete(a *operator.Answer) []operator.Answer {
-	last := runhistory.LastRuns(p.runs)
+	last := LastRuns(p.runs)
 	rest := p.describeRest(a.Fire, last)
 	shards := map[kind][]int{}
 	var kinds []kind

@@ -1,0 +1,85 @@
+package view
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/rota-dev/rota/operator"
+)
+
+// Concealed stands for the text of an error or an output that the reader may not see.
+const Concealed = "(hidden)"
+
+// Conceal returns a view without errors and outputs of runs. No view has parameters.
+func Conceal(v any) any {
+	switch v := v.(type) {
+	case Jobs:
+		v.Jobs = concealJobs(v.Jobs)
+		return v
+	case Check:
+		v.Jobs = concealJobs(v.Jobs)
+		return v
+	case Job:
+		return concealJobs([]Job{v})[0]
+	case JobDetail:
+		v.Failures = slices.Clone(v.Failures)
+		for i := range v.Failures {
+			concealText(&v.Failures[i].Error)
+		}
+		return v
+	case Shards:
+		v.Shards = slices.Clone(v.Shards)
+		for i := range v.Shards {
+			if before, _, failed := strings.Cut(v.Shards[i].Note, failedNote); failed { // the last note
+				v.Shards[i].Note = before + failedNote + Concealed
+			}
+		}
+		return v
+	case HistoryRuns:
+		v.Runs = slices.Clone(v.Runs)
+		for i := range v.Runs {
+			concealText(&v.Runs[i].Error)
+			concealText(&v.Runs[i].Output)
+		}
+		return v
+	case Explanation:
+		v.Answers = slices.Clone(v.Answers)
+		for i := range v.Answers {
+			concealAnswer(&v.Answers[i].Answer)
+		}
+		return v
+	}
+	return v
+}
+
+func concealText(text *string) {
+	if *text != "" {
+		*text = Concealed
+	}
+}
+
+func concealJobs(jobs []Job) []Job {
+	jobs = slices.Clone(jobs)
+	for i := range jobs {
+		concealText(&jobs[i].LastFailure.Error)
+	}
+	return jobs
+}
+
+// concealAnswer removes the texts that may quote an error: those of the gates after a claim, unless the run succeeded.
+func concealAnswer(a *operator.Answer) {
+	a.Gates = slices.Clone(a.Gates)
+	for i := range a.Gates {
+		g := &a.Gates[i]
+		if g.Name != "retry" && g.Name != "running" && g.Name != "outcome" {
+			continue
+		}
+		if g.Verdict != operator.VerdictOK {
+			g.Detail = Concealed
+		}
+		quotes := g.Verdict != operator.VerdictOK || g.Name == "running" && strings.Contains(a.Summary, "failed")
+		if i == len(a.Gates)-1 && quotes {
+			a.Summary = Concealed
+		}
+	}
+}

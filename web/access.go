@@ -1,0 +1,78 @@
+package web
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// Role is what a user may do. Each role includes those below it. The console enforces roles, and nothing else does: to the store,
+// whoever can write may do everything.
+type Role int
+
+const (
+	// Look sees the fleet without errors, outputs and parameters.
+	Look Role = iota + 1
+	// Reveal sees these too.
+	Reveal
+	// Operate acts: trigger, pause, retry and the like.
+	Operate
+	// Admin also does what takes more than one act to undo: override, reset, retire, forget.
+	Admin
+)
+
+var roleNames = []string{"none", "look", "reveal", "operate", "admin"}
+
+// String returns the name of a role, such as "look".
+func (r Role) String() string {
+	if r < 0 || int(r) >= len(roleNames) {
+		return fmt.Sprintf("Role(%d)", int(r))
+	}
+	return roleNames[r]
+}
+
+// ParseRole returns the role of a name.
+func ParseRole(name string) (Role, error) {
+	for i, n := range roleNames[1:] {
+		if n == name {
+			return Role(i + 1), nil
+		}
+	}
+	return 0, fmt.Errorf("role is %q, not one of %s", name, strings.Join(roleNames[1:], ", "))
+}
+
+// User is who makes a request.
+type User struct {
+	Name string // in the record of acts
+	Role Role
+}
+
+// adminVerbs are the acts that need Admin. All others need Operate.
+var adminVerbs = map[string]bool{"override": true, "reset": true, "retire": true, "forget": true, "acknowledge": true}
+
+// roleFor returns the least role for an act.
+func roleFor(verb string) Role {
+	if adminVerbs[verb] {
+		return Admin
+	}
+	return Operate
+}
+
+// authorizeLocal is the default of Options.Authorize. It compares the host too: a name that leads here by DNS would let a page of
+// another site read this one.
+func authorizeLocal(r *http.Request) (User, error) {
+	addr, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil || !addr.Addr().Unmap().IsLoopback() {
+		return User{}, fmt.Errorf("%s is not this machine, and Options.Authorize is nil", r.RemoteAddr)
+	}
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	if ip, err := netip.ParseAddr(strings.Trim(host, "[]")); (err != nil || !ip.IsLoopback()) && host != "localhost" {
+		return User{}, fmt.Errorf("the host %q is not localhost, and Options.Authorize is nil", r.Host)
+	}
+	return User{Name: "local", Role: Look}, nil
+}

@@ -1,0 +1,77 @@
+package web
+
+import (
+	"sync"
+	"time"
+)
+
+// cache keeps answers of the store for a while, so that many viewers of a page cost no more than one. Concurrent callers share a call.
+type cache[V any] struct {
+	keep time.Duration
+	most int // entries
+
+	mu      sync.Mutex
+	entries map[string]*entry[V]
+}
+
+type entry[V any] struct {
+	done  chan struct{} // closed when value and err are set
+	ended time.Time     // of the call
+	value V
+	err   error
+}
+
+func newCache[V any](keep time.Duration, most int) *cache[V] {
+	return &cache[V]{keep: keep, most: most, entries: map[string]*entry[V]{}}
+}
+
+// get returns the answer of a key that ended at most keep ago, or that of call. A failed call is kept too. The value must not be
+// changed.
+func (c *cache[V]) get(key string, call func() (V, error)) (V, error) {
+	c.mu.Lock()
+	e := c.entries[key]
+	if e == nil || e.isOlder(c.keep) {
+		e = &entry[V]{done: make(chan struct{})}
+		c.makeRoom()
+		c.entries[key] = e
+		c.mu.Unlock()
+		defer close(e.done)
+		e.value, e.err = call()
+		e.ended = time.Now()
+		return e.value, e.err
+	}
+	c.mu.Unlock()
+	<-e.done // bounded as call is
+	return e.value, e.err
+}
+
+func (e *entry[V]) isOlder(than time.Duration) bool {
+	select {
+	case <-e.done:
+		return time.Since(e.ended) > than
+	default:
+		return false
+	}
+}
+
+// makeRoom removes the entries that no call returns any more, and if that is not enough, all. The mutex is held.
+func (c *cache[V]) makeRoom() {
+	if len(c.entries) < c.most {
+		return
+	}
+	for key, e := range c.entries {
+		if e.isOlder(c.keep) {
+			delete(c.entries, key)
+		}
+	}
+	if len(c.entries) >= c.most {
+		clear(c.entries)
+	}
+}
+
+// drop has the next get of a key call again.
+func (c *cache[V]) drop(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.entries, key)
+}

@@ -1,0 +1,183 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/rota-dev/rota/operator"
+)
+
+const (
+	// readEvery is the least time between two snapshots.
+	readEvery = time.Second
+	// readAtLeast is the most: fires come due, and jobs late, without a change of a record.
+	readAtLeast = 5 * time.Second
+	// keepFor is how long the watches stay without a request.
+	keepFor = time.Minute
+	// retryAfter is how long a failure to open the watches holds for all requests.
+	retryAfter = 2 * time.Second
+	// maxStreams bounds the streams of all browsers together.
+	maxStreams = 256
+)
+
+// errClosed means that the console has been closed.
+var errClosed = errors.New("the console is closed")
+
+// feed is the state of the group, which all viewers share. Its watches begin with the first request and end a while after the
+// last one, so that a console that nobody looks at costs the store nothing.
+type feed struct {
+	watch func(context.Context) (*operator.GroupView, error)
+
+	mu       sync.Mutex
+	ctx      context.Context // ends with the feed
+	end      context.CancelFunc
+	opening  chan struct{} // closed when the view has been opened, or could not be
+	view     *operator.GroupView
+	err      error     // of the last try to open it, or of its end
+	failed   time.Time // when err was found
+	status   operator.GroupStatus
+	changed  chan struct{} // closed at the next snapshot
+	lastUsed time.Time
+	users    int // streams
+	tasks    sync.WaitGroup
+}
+
+func newFeed(watch func(context.Context) (*operator.GroupView, error)) *feed {
+	f := &feed{watch: watch, changed: make(chan struct{})}
+	f.ctx, f.end = context.WithCancel(context.Background())
+	return f
+}
+
+// close ends the watches and waits for them.
+func (f *feed) close() {
+	f.end()
+	f.tasks.Wait()
+}
+
+// read returns the latest snapshot, and a channel that is closed when there is another one. The snapshot must not be changed.
+func (f *feed) read(ctx context.Context) (operator.GroupStatus, <-chan struct{}, error) {
+	f.mu.Lock()
+	f.lastUsed = time.Now()
+	if f.ctx.Err() != nil {
+		f.mu.Unlock()
+		return operator.GroupStatus{}, nil, errClosed
+	}
+	if f.view == nil && f.opening == nil && time.Since(f.failed) >= retryAfter {
+		f.opening = make(chan struct{})
+		f.tasks.Go(f.run)
+	}
+	opening := f.opening
+	f.mu.Unlock()
+	if opening != nil {
+		select {
+		case <-opening:
+		case <-ctx.Done():
+			return operator.GroupStatus{}, nil, ctx.Err()
+		case <-f.ctx.Done():
+			return operator.GroupStatus{}, nil, errClosed
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.status, f.changed, f.err
+}
+
+// latest returns the latest snapshot, zero if there is none.
+func (f *feed) latest() operator.GroupStatus {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.status
+}
+
+// addStream keeps the watches while a stream lasts. It returns false if there are too many.
+func (f *feed) addStream() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.users == maxStreams || f.ctx.Err() != nil {
+		return false
+	}
+	f.users++
+	return true
+}
+
+func (f *feed) removeStream() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.users--
+	f.lastUsed = time.Now()
+}
+
+// run opens the view, and reads it until nobody uses it, or it ends.
+func (f *feed) run() {
+	ctx, cancel := context.WithTimeout(f.ctx, callTimeout)
+	view, err := f.watch(ctx)
+	cancel()
+	f.mu.Lock()
+	if err == nil {
+		f.status = view.Status()
+	}
+	f.view = view
+	f.fail(err)
+	close(f.opening)
+	f.opening = nil
+	f.mu.Unlock()
+	if err != nil {
+		return
+	}
+	defer view.Close()
+	for f.isUsed() && f.next(view) {
+	}
+	f.mu.Lock()
+	f.view = nil
+	f.publish()
+	f.mu.Unlock()
+}
+
+// next waits for the time of another snapshot and takes it. It returns false when the view has ended.
+func (f *feed) next(view *operator.GroupView) bool {
+	changed := view.Changed()
+	soon, late := time.NewTimer(readEvery), time.NewTimer(readAtLeast)
+	defer soon.Stop()
+	defer late.Stop()
+	select {
+	case <-soon.C:
+	case <-f.ctx.Done():
+		return false
+	}
+	select {
+	case <-changed:
+	case <-late.C:
+	case <-f.ctx.Done():
+		return false
+	}
+	err := view.Err()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fail(err); err != nil {
+		return false
+	}
+	f.status = view.Status()
+	f.publish()
+	return true
+}
+
+// fail keeps an error, or nil after a success. The mutex is held.
+func (f *feed) fail(err error) {
+	if f.err = err; err != nil {
+		f.failed = time.Now()
+	}
+}
+
+// publish tells readers that there is another snapshot. The mutex is held.
+func (f *feed) publish() {
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+func (f *feed) isUsed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.users > 0 || time.Since(f.lastUsed) < keepFor
+}

@@ -1,0 +1,188 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rota-dev/rota/internal/shell"
+	"github.com/rota-dev/rota/internal/view"
+	"github.com/rota-dev/rota/operator"
+)
+
+const (
+	jobsOnPage  = 100
+	wrongOnPage = 20
+)
+
+// fleetBody is the page of the group: what is wrong first, then the jobs.
+type fleetBody struct {
+	Stale     string
+	Alerts    []view.Alert
+	Wrong     []wrongJob
+	MoreWrong int
+
+	Query, State string
+	States       []stateLink
+	Table        section
+	From, To, Of int
+	Older, Newer string // addresses of the neighbouring pages
+	Note         string
+}
+
+// wrongJob is a job that needs somebody.
+type wrongJob struct {
+	Job, Link, State, Text, Command string
+}
+
+// stateLink is a state with the number of its jobs.
+type stateLink struct {
+	Name   string
+	Count  int
+	Link   string
+	Chosen bool
+}
+
+// wrongStates are the states that need somebody.
+var wrongStates = []string{view.Late, view.Unowned, view.Problem, view.Failing, view.Expired}
+
+func (c *Console) showFleet(w http.ResponseWriter, r *request) error {
+	st, stale, err := c.readGroup(r)
+	if err != nil {
+		return err
+	}
+	query := r.URL.Query()
+	b := fleetBody{Stale: stale, Query: query.Get("q"), State: query.Get("state")}
+	filter := view.JobsFilter{Glob: globOf(b.Query), State: b.State}
+	if err := filter.Check(); err != nil {
+		return problemf(http.StatusBadRequest, "%v", err)
+	}
+	all := c.digest.of(st)
+	b.Alerts, b.Note = all.Alerts, all.Note
+	b.addWrong(all.Jobs)
+	b.addStates(all.Jobs, query)
+	b.addPage(choose(all.Jobs, filter), query, c.times(r))
+	if view.IsEmpty(&st) {
+		b.Note = "Nothing is stored of this group yet: start an instance, or check the namespace and the group."
+	}
+	c.render(w, r, http.StatusOK, "fleet", page{Title: "Fleet", Group: all.Group, Body: b})
+	return nil
+}
+
+// digest is the list of jobs as of a snapshot, the gravest states first. All requests between two snapshots share it.
+type digest struct {
+	mu   sync.Mutex
+	at   time.Time
+	jobs view.Jobs
+}
+
+// of returns the list of a snapshot. It must not be changed.
+func (d *digest) of(st operator.GroupStatus) view.Jobs {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.at.IsZero() || !d.at.Equal(st.At) {
+		d.at, d.jobs = st.At, view.JobsOf(st, view.JobsFilter{})
+		gravity := map[string]int{}
+		for i, state := range view.JobStates {
+			gravity[state] = i
+		}
+		slices.SortStableFunc(d.jobs.Jobs, func(x, y view.Job) int { return gravity[x.State] - gravity[y.State] })
+	}
+	return d.jobs
+}
+
+// choose returns the jobs that a filter selects.
+func choose(jobs []view.Job, f view.JobsFilter) []view.Job {
+	if f == (view.JobsFilter{}) {
+		return jobs
+	}
+	var chosen []view.Job
+	for i := range jobs {
+		if f.Selects(&jobs[i]) {
+			chosen = append(chosen, jobs[i])
+		}
+	}
+	return chosen
+}
+
+// globOf returns the pattern of what somebody typed: a part of a name, unless it is a pattern already.
+func globOf(q string) string {
+	if q == "" || strings.ContainsAny(q, `*?[\`) {
+		return q
+	}
+	return "*" + q + "*"
+}
+
+// addWrong adds the jobs that need somebody. They come first in the list.
+func (b *fleetBody) addWrong(jobs []view.Job) {
+	for i := range jobs {
+		j := &jobs[i]
+		switch {
+		case !slices.Contains(wrongStates, j.State):
+		case len(b.Wrong) == wrongOnPage:
+			b.MoreWrong++
+		default:
+			b.Wrong = append(b.Wrong, wrongJob{j.Job, jobLink(j.Job), j.State, j.Text, "rota explain " + shell.Quote(j.Job)})
+		}
+	}
+}
+
+func (b *fleetBody) addStates(jobs []view.Job, query url.Values) {
+	counts := map[string]int{}
+	for i := range jobs {
+		counts[jobs[i].State]++
+	}
+	for _, name := range view.JobStates {
+		if n := counts[name]; n > 0 {
+			b.States = append(b.States, stateLink{name, n, withQuery(query, "state", name), name == b.State})
+		}
+	}
+}
+
+// withQuery returns the address of this page with another value, on its first part.
+func withQuery(query url.Values, name, value string) string {
+	q := url.Values{}
+	for _, keep := range []string{"q", "state", "zone"} {
+		if v := query.Get(keep); v != "" {
+			q.Set(keep, v)
+		}
+	}
+	q.Set(name, value)
+	return "?" + q.Encode()
+}
+
+// addPage adds the part of the jobs that the query asks for.
+func (b *fleetBody) addPage(jobs []view.Job, query url.Values, t view.Times) {
+	from, _ := strconv.Atoi(query.Get("from")) // anything else is the beginning
+	from = max(0, min(from, len(jobs)-1))
+	to := min(from+jobsOnPage, len(jobs))
+	b.Of, b.From, b.To = len(jobs), from+1, to
+	if from > 0 {
+		b.Newer = withQuery(query, "from", strconv.Itoa(max(0, from-jobsOnPage)))
+	}
+	if to < len(jobs) {
+		b.Older = withQuery(query, "from", strconv.Itoa(to))
+	}
+	if len(jobs) == 0 {
+		return
+	}
+	v := view.Jobs{Jobs: jobs[from:to]}
+	b.Table = screenOf(v.Screen, t, linkColumns(""))[0]
+	for i := range b.Table.Rows {
+		b.Table.Rows[i].ID = "job-" + v.Jobs[i].Job
+		b.Table.Rows[i].State = v.Jobs[i].State
+	}
+}
+
+// Shown says which jobs the page has.
+func (b fleetBody) Shown() string {
+	if b.Of <= jobsOnPage {
+		return ""
+	}
+	return fmt.Sprintf("%d to %d of %d", b.From, b.To, b.Of)
+}

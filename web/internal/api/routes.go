@@ -1,0 +1,309 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rota-dev/rota/internal/acts"
+	"github.com/rota-dev/rota/internal/look"
+	"github.com/rota-dev/rota/internal/view"
+	"github.com/rota-dev/rota/operator"
+)
+
+// route is a row of the table of routes.
+type route struct {
+	method, path string
+	level        Level
+	short        string
+	query        reflect.Type // of the parameters
+	verb         *acts.Verb   // of an act
+	answer       reflect.Type // of the JSON; nil: a document or a stream
+	media        string       // of the answer
+	serve        func(*call, http.ResponseWriter) error
+}
+
+// lookAt returns the route of a look: read returns its view for the parameters Q.
+func lookAt[Q, V any](path string, least Level, short string, read func(*call, Q) (V, error)) route {
+	return route{
+		method: http.MethodGet, path: path, level: least, short: short,
+		query: reflect.TypeFor[Q](), answer: reflect.TypeFor[V](), media: "application/json",
+		serve: func(c *call, w http.ResponseWriter) error {
+			var q Q
+			if err := parseQuery(c.r.URL.RawQuery, &q); err != nil {
+				return err
+			}
+			ctx, cancel := contextWith(c.r.Context(), lookTimeout)
+			defer cancel()
+			c.r = c.r.WithContext(ctx)
+			v, err := read(c, q)
+			if err != nil {
+				return err
+			}
+			return c.answer(w, v)
+		},
+	}
+}
+
+// routesOf returns the table of routes.
+func routesOf(verbs []acts.Verb) []route {
+	routes := []route{
+		lookAt("/jobs", Look, "List jobs, sorted by name", readJobs),
+		lookAt("/jobs/{job}", Look, "Show a job", func(c *call, _ struct{}) (view.JobDetail, error) {
+			return look.Job(c.r.Context(), c.Op, c.job())
+		}),
+		lookAt("/jobs/{job}/shards", Look, "List the shards of a job", readShards),
+		lookAt("/jobs/{job}/fires", Look, "List fires of a job that have ended, from the history", readFires),
+		lookAt("/jobs/{job}/runs", Look, "List runs of a job that have ended, from the history: the last of each shard, of a fire, failed or slow ones", readRuns),
+		lookAt("/jobs/{job}/explain", Look, "Explain why a fire has run or has not", readExplanation),
+		lookAt("/jobs/{job}/next", Look, "List the next fires of a job", func(c *call, q nextQuery) (view.Next, error) {
+			return look.Next(c.r.Context(), c.Op, c.job(), q.Count)
+		}),
+		lookAt("/instances", Look, "List the instances", func(c *call, q paging) (view.Instances, error) {
+			st, err := c.Snapshot(c.r.Context())
+			v := view.InstancesOf(st)
+			v.Instances = pageOf(c, q, v.Instances)
+			return v, err
+		}),
+		lookAt("/decisions", Look, "List the latest decisions of leaders about a job, or about the jobs that are late, without an owner or with a problem", readDecisions),
+		lookAt("/acts", Look, "List the latest acts on all jobs of the group, and on a job", func(c *call, q jobQuery) (view.Acts, error) {
+			return look.Acts(c.r.Context(), c.Op, q.Job)
+		}),
+		lookAt("/check", Look, "Check the group, for monitoring; a failure to read it is a result", readCheck),
+		lookAt("/diagnosis", Look, "Check the records of the group", func(c *call, q paging) (view.Diagnosis, error) {
+			d, err := c.Op.Diagnose(c.r.Context())
+			d.Findings = pageOf(c, q, d.Findings)
+			return view.Diagnosis{Version: view.Version, Diagnosis: d}, err
+		}),
+		lookAt("/moves", Look, "Show which shards the leader would move, without or with more instances", readMoves),
+		{
+			method: http.MethodGet, path: "/watch", level: Look, short: "Stream the jobs that change",
+			query: reflect.TypeFor[watchQuery](), media: "text/event-stream", serve: serveWatch,
+		},
+		{
+			method: http.MethodGet, path: "/openapi.json", level: Look, short: "Describe this interface",
+			query: reflect.TypeFor[struct{}](), media: "application/json", serve: func(_ *call, w http.ResponseWriter) error {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = w.Write(openAPI) // the client has gone
+				return nil
+			},
+		},
+	}
+	for i := range verbs {
+		routes = append(routes, actOf(&verbs[i]))
+	}
+	return routes
+}
+
+type jobsQuery struct {
+	Glob  glob     `query:"glob" doc:"a pattern for the names of jobs, such as tenant-*"`
+	State jobState `query:"state" doc:"only jobs in this state"`
+	paging
+}
+
+func readJobs(c *call, q jobsQuery) (view.Jobs, error) {
+	st, err := c.Snapshot(c.r.Context())
+	if err != nil {
+		return view.Jobs{}, err
+	}
+	from := (q.Page - 1) * q.Limit
+	v, total := view.JobsPage(st, view.JobsFilter{Glob: string(q.Glob), State: string(q.State)}, from, from+q.Limit)
+	c.setPage(q.paging, total)
+	return v, nil
+}
+
+type shardsQuery struct {
+	Owner string `query:"owner" doc:"only shards of this instance"`
+	Shard shards `query:"shard" doc:"only these shards"`
+	paging
+}
+
+func readShards(c *call, q shardsQuery) (view.Shards, error) {
+	v, err := look.Shards(c.r.Context(), c.Op, c.job(), q.Owner, q.Shard)
+	v.Shards = pageOf(c, q.paging, v.Shards)
+	return v, err
+}
+
+type firesQuery struct {
+	Since  age  `query:"since" default:"1d" doc:"how far back"`
+	Failed bool `query:"failed" doc:"only fires with a run that did not succeed"`
+	Limit  int  `query:"limit" default:"100" min:"1" max:"1000" doc:"the most fires to read"`
+}
+
+func readFires(c *call, q firesQuery) (view.Fires, error) {
+	if c.History == nil {
+		return view.Fires{}, problemOf(noHistory, "it was started without one")
+	}
+	v, known, err := look.Fires(c.r.Context(), c.History, look.FiresQuery{Job: c.job(), Age: time.Duration(q.Since), Failed: q.Failed, Limit: q.Limit})
+	if err != nil {
+		return v, historyError{err}
+	}
+	if !known {
+		v.Note, err = c.describeUnknown()
+	}
+	return v, err
+}
+
+// describeUnknown returns a note about a job of which the history has nothing, or an error if the fleet does not have it either.
+func (c *call) describeUnknown() (string, error) {
+	if _, err := c.Op.Intent(c.r.Context(), c.job()); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("The history has nothing of job %q.", c.job()), nil
+}
+
+type runsQuery struct {
+	Fire    time.Time `query:"fire" doc:"the instant of a fire: only its runs"`
+	Trigger uint64    `query:"trigger" doc:"with fire: only the runs of the trigger of that number"`
+	Shard   shards    `query:"shard" doc:"only these shards"`
+	Since   age       `query:"since" default:"1d" doc:"with failed and slowest: how far back"`
+	Failed  bool      `query:"failed" doc:"runs that did not succeed, the latest first"`
+	Slowest bool      `query:"slowest" doc:"the longest runs"`
+	paging
+}
+
+// maxRead bounds the runs that are read for a page of the latest or the longest ones.
+const maxRead = 10_000
+
+func readRuns(c *call, q runsQuery) (view.HistoryRuns, error) {
+	var none view.HistoryRuns
+	switch {
+	case c.History == nil:
+		return none, problemOf(noHistory, "it was started without one")
+	case q.Failed && q.Slowest, !q.Fire.IsZero() && (q.Failed || q.Slowest):
+		return none, problemOf(invalidArgument, "fire, failed and slowest exclude each other")
+	case q.Trigger != 0 && q.Fire.IsZero():
+		return none, wrong(invalidArgument, "trigger", "trigger needs fire")
+	case (q.Failed || q.Slowest) && q.Page*q.Limit > maxRead:
+		return none, wrong(invalidArgument, "page", fmt.Sprintf("page times limit is at most %d here", maxRead))
+	}
+	v, known, err := look.Runs(c.r.Context(), c.History, look.RunsQuery{
+		Job: c.job(), OfFire: !q.Fire.IsZero(), Fire: q.Fire, Trigger: q.Trigger, Failed: q.Failed, Slowest: q.Slowest, Shards: q.Shard,
+		Age: time.Duration(q.Since), Limit: q.Page*q.Limit + 1,
+	})
+	if err != nil {
+		return none, historyError{err}
+	}
+	if v.Runs = pageOf(c, q.paging, v.Runs); q.Failed || q.Slowest {
+		c.total = -1 // they were not all read
+	}
+	if !known {
+		v.Note, err = c.describeUnknown()
+	}
+	return v, err
+}
+
+type explainQuery struct {
+	Shard int       `query:"shard" default:"-1" min:"-1" max:"1000000" doc:"the shard; -1: all"`
+	At    time.Time `query:"at" doc:"the instant of the fire; without it, the newest one that has come due"`
+}
+
+func readExplanation(c *call, q explainQuery) (view.Explanation, error) {
+	e, err := c.Op.Explain(c.r.Context(), c.job(), q.Shard, q.At)
+	switch {
+	case err != nil:
+		return view.Explanation{}, err
+	case !e.Known:
+		return view.Explanation{}, fmt.Errorf("explain %q: %w", c.job(), operator.ErrUnknownJob)
+	}
+	if c.History != nil && look.NeedsHistory(&e) {
+		completed, err := look.AddHistory(c.r.Context(), c.History, e)
+		if err != nil { // the records have an answer of their own, as the command gives it
+			c.Logger.Warn("an explanation is without the history, which did not answer", "job", c.job(), "err", err)
+		} else {
+			e = completed
+		}
+	}
+	return view.ExplanationOf(e, view.UnnamedHistory), nil
+}
+
+type nextQuery struct {
+	Count int `query:"count" default:"5" min:"1" max:"1000" doc:"number of fires"`
+}
+
+type jobQuery struct {
+	Job string `query:"job" doc:"a job"`
+}
+
+type decisionsQuery struct {
+	jobQuery
+	paging
+}
+
+// readDecisions reads the status of each job of a page. There is no Total-Count: the pages are of jobs.
+func readDecisions(c *call, q decisionsQuery) (view.Decisions, error) {
+	jobs := []string{q.Job}
+	if q.Job == "" {
+		st, err := c.Snapshot(c.r.Context())
+		if err != nil {
+			return view.Decisions{}, err
+		}
+		jobs = look.TroubledJobs(st)
+	}
+	jobs = pageOf(c, q.paging, jobs)
+	c.total = -1
+	return look.Decisions(c.r.Context(), c.Op, jobs)
+}
+
+type checkQuery struct {
+	Glob         glob `query:"glob" doc:"a pattern for the names of jobs"`
+	MaxLate      age  `query:"max_late" default:"5m" doc:"how long a fire may be due and not claimed"`
+	MinJobs      int  `query:"min_jobs" default:"1" min:"0" max:"1000000" doc:"the least number of jobs that are found"`
+	MinInstances int  `query:"min_instances" default:"1" min:"0" max:"1000000" doc:"the least number of live instances"`
+	paging
+}
+
+func readCheck(c *call, q checkQuery) (view.Check, error) {
+	st, err := c.Snapshot(c.r.Context())
+	if err != nil {
+		c.Logger.Warn("a check could not read the group", "err", err)
+		return view.CheckFailed(errors.New("the store did not answer"), time.Now()), nil
+	}
+	v := look.Check(c.r.Context(), c.Op, st, view.CheckLimits{
+		Jobs: view.JobsFilter{Glob: string(q.Glob)}, MaxLate: time.Duration(q.MaxLate), MinJobs: q.MinJobs, MinInstances: q.MinInstances,
+	})
+	if v.Namespace == "" && !c.mayRead { // it failed, and the text may quote a record
+		v.Reasons = []string{"the store did not answer"}
+	}
+	v.Jobs = pageOf(c, q.paging, v.Jobs)
+	return v, nil
+}
+
+type movesQuery struct {
+	jobQuery
+	Without []string `query:"without" doc:"instances that are left out"`
+	With    int      `query:"with" min:"0" max:"1000" doc:"how many instances are added"`
+	Label   []string `query:"label" doc:"labels of the added instances, as zone=a"`
+	paging
+}
+
+func readMoves(c *call, q movesQuery) (view.Moves, error) {
+	labels := map[string]string{}
+	for _, l := range q.Label {
+		key, value, found := strings.Cut(l, "=")
+		if !found {
+			return view.Moves{}, wrong(invalidArgument, "label", fmt.Sprintf("%.40q is no label, as zone=a", l))
+		}
+		labels[key] = value
+	}
+	var options []operator.MovesOption
+	switch {
+	case q.With > 0:
+		options = append(options, operator.With(q.With, labels))
+	case len(labels) > 0:
+		return view.Moves{}, wrong(invalidArgument, "label", "label needs with")
+	}
+	if len(q.Without) > 0 {
+		options = append(options, operator.Without(slices.Clone(q.Without)...))
+	}
+	if q.Job != "" {
+		options = append(options, operator.OfJob(q.Job))
+	}
+	p, err := c.Op.Moves(c.r.Context(), options...)
+	p.Jobs = pageOf(c, q.paging, p.Jobs)
+	return view.Moves{Version: view.Version, Preview: p}, err
+}

@@ -1,0 +1,135 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/rota-dev/rota/internal/acts"
+	"github.com/rota-dev/rota/internal/view"
+	"github.com/rota-dev/rota/operator"
+)
+
+// listBody is a page of one screen.
+type listBody struct {
+	Stale    string
+	Intro    string
+	Sections []section
+	Acts     []actLink
+	Each     []eachActs // of the rows of an own table
+}
+
+// eachActs are the acts on one instance.
+type eachActs struct {
+	Name string
+	Acts []actLink
+}
+
+func (c *Console) showInstances(w http.ResponseWriter, r *request) error {
+	st, stale, err := c.readGroup(r)
+	if err != nil {
+		return err
+	}
+	v := view.InstancesOf(st)
+	b := listBody{Stale: stale, Sections: screenOf(v.Screen, c.times(r), linkColumns(rootOf(r)))}
+	for _, name := range v.Names() {
+		if links := c.actLinks(r, acts.OnInstance, "instances/"+url.PathEscape(name)+"/act/"); len(links) > 0 {
+			b.Each = append(b.Each, eachActs{name, links})
+		}
+	}
+	c.render(w, r, http.StatusOK, "list", page{Title: "Instances", Group: v.Group, Body: b})
+	return nil
+}
+
+// decidedJobs bounds the jobs whose decisions are read for a page.
+const decidedJobs = 20
+
+// showDecisions shows the decisions of a job, or of those that need somebody.
+func (c *Console) showDecisions(w http.ResponseWriter, r *request) error {
+	st, stale, err := c.readGroup(r)
+	if err != nil {
+		return err
+	}
+	jobs := []string{r.URL.Query().Get("job")}
+	b := listBody{Stale: stale, Intro: "The latest decisions of leaders about jobs that are late, without an owner or have a problem."}
+	if jobs[0] == "" {
+		jobs = nil
+		for _, state := range []string{view.Late, view.Unowned, view.Problem} {
+			jobs = append(jobs, view.JobsOf(st, view.JobsFilter{State: state}).Names()...)
+		}
+	} else {
+		b.Intro = "The latest decisions of leaders about " + jobs[0] + "."
+	}
+	var all []operator.Status
+	for _, job := range jobs[:min(len(jobs), decidedJobs)] {
+		st, err := c.status(r, job)
+		if err != nil {
+			return err
+		}
+		all = append(all, *st)
+	}
+	b.Sections = screenOf(view.DecisionsOf(all, time.Now()).Screen, c.times(r), linkColumns(""))
+	c.render(w, r, http.StatusOK, "list", page{Title: "Decisions", Group: c.group(), Body: b})
+	return nil
+}
+
+// showActs shows the acts on the group, and those on a job.
+func (c *Console) showActs(w http.ResponseWriter, r *request) error {
+	ctx, cancel := call(r)
+	defer cancel()
+	ofGroup, err := c.op.Acts(ctx, "")
+	if err != nil {
+		return err
+	}
+	var ofJob []operator.Act
+	job := r.URL.Query().Get("job")
+	if job != "" {
+		if ofJob, err = c.op.Acts(ctx, job); err != nil {
+			return err
+		}
+	}
+	b := listBody{Intro: "The latest acts of operators on the whole group. A job's page leads to those on it."}
+	if job != "" {
+		b.Intro = "The latest acts of operators on " + job + " and on the whole group."
+	}
+	b.Sections = screenOf(view.ActsOf(job, ofJob, ofGroup, time.Now()).Screen, c.times(r), linkColumns(""))
+	b.Acts = c.actLinks(r, acts.OnGroup, "act/")
+	c.render(w, r, http.StatusOK, "list", page{Title: "Acts", Group: c.group(), Body: b})
+	return nil
+}
+
+// diagnosisBody is the page of what is wrong in the records.
+type diagnosisBody struct{ Findings []finding }
+
+type finding struct {
+	operator.Finding
+	Severity, Link string
+}
+
+// showDiagnosis checks all records of the group. That costs a read of all, so viewers share a diagnosis.
+func (c *Console) showDiagnosis(w http.ResponseWriter, r *request) error {
+	d, err := c.diagnoses.get("", func() (operator.Diagnosis, error) {
+		ctx, cancel := callAlone()
+		defer cancel()
+		return c.op.Diagnose(ctx)
+	})
+	if err != nil {
+		return err
+	}
+	var b diagnosisBody
+	for _, f := range d.Findings {
+		found := finding{Finding: f, Severity: f.Severity.String()}
+		if f.Job != "" {
+			found.Link = jobLink(f.Job)
+		}
+		b.Findings = append(b.Findings, found)
+	}
+	c.render(w, r, http.StatusOK, "doctor", page{Title: "Doctor", Group: c.group(), Body: b})
+	return nil
+}
+
+// callAlone returns a context for a call whose answer several requests share: the end of one must not end it.
+func callAlone() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), callTimeout)
+}

@@ -1,0 +1,286 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/internal/acts"
+	"github.com/rota-dev/rota/operator"
+)
+
+func TestPages(t *testing.T) {
+	onFleet(t, func(k *kit) {
+		for path, want := range map[string][]string{
+			"/": {
+				"What is wrong", `href="jobs/export">export</a>`, "failing: shards 0-1", "rota explain export",
+				`href="jobs/settle"`, "paused by kim", "2 ok", "rotatest/default", `title="00:02:00Z"`,
+			},
+			"/?state=paused":                   {`href="jobs/rebuild"`},
+			"/?q=sett":                         {`href="jobs/settle"`},
+			"/jobs/settle":                     {"every 1m", `href="settle/explain"`, `href="settle/explain?shard=0"`, `href="settle/act/trigger"`, "led by a"},
+			"/jobs/export":                     {"failing", secret},
+			"/jobs/rebuild":                    {"by kim", "quarter"},
+			"/jobs/settle/explain":             {"Shards 0-1", "Shards 2-3", "What was checked", "defined: revision 0 is stored"},
+			"/jobs/export/explain":             {secret},
+			"/jobs/rebuild/explain":            {"paused", `href="act/resume?"`, "rota resume rebuild"},
+			"/jobs/export/explain?shard=1":     {"Shard 1", `href="act/retry?fire=2000-01-01T00%3A01%3A00Z&amp;shards=1"`},
+			"/instances":                       {"leader", "instances/b/act/drain"},
+			"/decisions?job=settle":            {"settle", "a"},
+			"/acts?job=rebuild":                {"pause", "kim"},
+			"/doctor":                          {"Findings"},
+			"/jobs/settle/act/trigger":         {"Run the job now", "Parameter", "Yes, trigger settle", `href="../../../jobs/settle"`},
+			"/jobs/export/act/retry?shards=1":  {`value="1"`, "Fire (required)"},
+			"/instances/b/act/drain":           {"Yes, drain b"},
+			"/act/pause":                       {"Stop all jobs of the group", "Yes, pause"},
+			"/static/style.css":                {"--back"},
+			"/jobs/" + url.PathEscape(hostile): {"&lt;script&gt;"},
+		} {
+			body := k.page(path)
+			for _, text := range want {
+				assert.Contains(t, body, text, path)
+			}
+		}
+		assert.NotContains(t, k.page("/?q=sett"), `id="job-export"`)
+		assert.NotContains(t, k.page("/?state=paused"), `id="job-settle"`)
+	})
+}
+
+func TestPages_HaveNoMarkupOfTheFleet(t *testing.T) {
+	onFleet(t, func(k *kit) {
+		require.NoError(t, k.op.As(hostile, hostile).Pause(context.Background(), hostile))
+		k.fleet.Sleep(3 * time.Second)
+		job := "/jobs/" + url.PathEscape(hostile)
+		for _, path := range []string{
+			"/", "/acts?job=" + url.QueryEscape(hostile), job, job + "/explain", job + "/explain?shard=" + url.QueryEscape(hostile),
+			job + "/act/trigger?param=" + url.QueryEscape(hostile), "/?q=" + url.QueryEscape(hostile), "/?said=" + url.QueryEscape(hostile),
+			"/decisions?job=" + url.QueryEscape(hostile),
+		} {
+			w := k.get(path)
+			assert.NotContains(t, w.Body.String(), "<script>alert", path)
+			assert.NotContains(t, w.Body.String(), `style="`, path)
+			assert.Contains(t, w.Header().Get("Content-Security-Policy"), "default-src 'none'", path)
+		}
+	})
+}
+
+// Every row of routes is tried by every role. A pattern that has no path here fails.
+func TestRoutes(t *testing.T) {
+	paths := map[string]string{
+		"GET /{$}": "/", "GET /jobs/{job}": "/jobs/settle", "GET /jobs/{job}/explain": "/jobs/settle/explain", "GET /instances": "/instances",
+		"GET /decisions": "/decisions", "GET /acts": "/acts", "GET /doctor": "/doctor", "GET /events": "/events",
+		"GET /act/{verb}": "/act/pause", "POST /act/{verb}": "/act/pause", "GET /jobs/{job}/act/{verb}": "/jobs/settle/act/pause",
+		"POST /jobs/{job}/act/{verb}": "/jobs/settle/act/pause", "GET /instances/{instance}/act/{verb}": "/instances/b/act/drain",
+		"POST /instances/{instance}/act/{verb}": "/instances/b/act/drain", "GET /static/{file}": "/static/app.js",
+	}
+	onFleet(t, func(k *kit) {
+		for _, rt := range routes {
+			path, ok := paths[rt.pattern]
+			if !assert.True(t, ok, "no path for %s", rt.pattern) {
+				continue
+			}
+			method, _, _ := strings.Cut(rt.pattern, " ")
+			for role := range Admin + 1 {
+				k.user = User{Name: "lee", Role: role}
+				ctx, cancel := context.WithCancel(context.Background())
+				time.AfterFunc(time.Second, cancel) // of the stream
+				r := httptest.NewRequest(method, path, nil).WithContext(ctx)
+				got := k.do(k.console, r).Code
+				cancel()
+				switch {
+				case rt.least == 0:
+					assert.Equal(t, http.StatusOK, got, "%s by %v", rt.pattern, role)
+				case role == 0:
+					assert.Equal(t, http.StatusUnauthorized, got, "%s by a stranger", rt.pattern)
+				case role < rt.least:
+					assert.Equal(t, http.StatusForbidden, got, "%s by %v", rt.pattern, role)
+				default:
+					assert.Less(t, got, 400, "%s by %v", rt.pattern, role)
+				}
+			}
+		}
+		k.user.Role = Admin
+		assert.Equal(t, http.StatusNotFound, k.get("/nothing").Code)
+		assert.Equal(t, http.StatusMethodNotAllowed, k.post("/instances", nil).Code)
+	})
+}
+
+func TestAuthorize_NilIsForThisMachine(t *testing.T) {
+	onFleet(t, func(k *kit) {
+		c, err := New(k.op, Options{Acts: true})
+		require.NoError(t, err)
+		defer c.Close()
+		for _, of := range []struct {
+			addr, host string
+			want       int
+		}{
+			{"127.0.0.1:1", "localhost:7682", http.StatusOK},
+			{"[::1]:1", "[::1]:7682", http.StatusOK},
+			{"[::ffff:127.0.0.1]:1", "127.0.0.1", http.StatusOK},
+			{"127.0.0.1:1", "evil.test", http.StatusUnauthorized}, // a name that leads here
+			{"10.0.0.1:1", "localhost", http.StatusUnauthorized},
+			{"@", "localhost", http.StatusUnauthorized},
+		} {
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.RemoteAddr, r.Host = of.addr, of.host
+			assert.Equal(t, of.want, k.do(c, r).Code, "%v", of)
+			r = httptest.NewRequest(http.MethodPost, "/jobs/settle/act/trigger", nil)
+			r.RemoteAddr, r.Host = of.addr, of.host
+			assert.GreaterOrEqual(t, k.do(c, r).Code, 400, "an act by %v", of)
+		}
+	})
+}
+
+func TestActs(t *testing.T) {
+	onFleet(t, func(k *kit) {
+		w := k.post("/jobs/settle/act/pause", url.Values{"reason": {"deploy"}})
+		require.Equal(t, http.StatusSeeOther, w.Code, w.Body)
+		to := w.Header().Get("Location")
+		require.True(t, strings.HasPrefix(to, "/jobs/settle?said="), to)
+		assert.Contains(t, k.page(to), "Paused settle.")
+		acts, err := k.op.Acts(context.Background(), "settle")
+		require.NoError(t, err)
+		require.NotEmpty(t, acts)
+		last := acts[len(acts)-1]
+		assert.Equal(t, "lee: deploy", last.By+": "+last.Reason)
+
+		require.Equal(t, http.StatusSeeOther, k.post("/jobs/settle/act/resume", nil).Code)
+		require.Equal(t, http.StatusSeeOther, k.post("/jobs/settle/act/trigger", url.Values{"shards": {"1-2"}, "param": {"x"}}).Code)
+		k.fleet.Sleep(5 * time.Second)
+		var shards []int
+		for _, r := range k.fleet.Runs("settle") {
+			if r.Trigger > 0 && r.Param == "x" {
+				shards = append(shards, r.Shard)
+			}
+		}
+		assert.ElementsMatch(t, []int{1, 2}, shards)
+	})
+}
+
+func TestActs_Refuse(t *testing.T) {
+	onFleet(t, func(k *kit) {
+		for path, c := range map[string]struct {
+			form url.Values
+			want string
+		}{
+			"/jobs/settle/act/disable":   {nil, "shards is missing"},
+			"/jobs/settle/act/trigger":   {url.Values{"shards": {"7-x"}, "param": {secret}}, "is neither a shard nor a range"},
+			"/jobs/settle/act/retry":     {url.Values{"fire": {"yesterday"}}, "is no instant"},
+			"/jobs/settle/act/backfill":  {url.Values{"from": {"2000-01-01T00:00"}, "to": {"2000-01-01T00:00"}}, "the window is empty"},
+			"/jobs/settle/act/override":  {url.Values{"schedule": {"0 4 * * *"}}, "schedule"},
+			"/jobs/settle/act/forget":    {nil, "in use"},
+			"/jobs/settle/act/cancel":    {nil, "no run is in progress"},
+			"/jobs/settle/act/pause":     {url.Values{"until": {"1999-01-01T00:00"}}, "It was refused"},
+			"/instances/b/act/acquit":    {nil, "There is no act"},
+			"/jobs/settle/act/undrain":   {nil, "There is no act"},
+			"/jobs/nowhere/act/override": {url.Values{"count": {"2"}}, ""},
+		} {
+			w := k.post(path, c.form)
+			assert.GreaterOrEqual(t, w.Code, 400, path)
+			assert.Less(t, w.Code, 500, path)
+			assert.Contains(t, w.Body.String(), c.want, path)
+			assert.NotContains(t, w.Body.String(), secret, path)
+		}
+	})
+}
+
+func TestActs_NeedTheirRoleAndTheOption(t *testing.T) {
+	onFleet(t, func(k *kit) {
+		k.user.Role = Operate
+		for _, v := range acts.Verbs {
+			if v.On == acts.OnJob && roleFor(v.Name) == Admin {
+				assert.Equal(t, http.StatusForbidden, k.post("/jobs/settle/act/"+v.Name, nil).Code, v.Name)
+				assert.NotContains(t, k.page("/jobs/settle"), `href="settle/act/`+v.Name+`"`)
+			}
+		}
+		k.user.Role = Admin
+		reads := k.newConsole(Options{})
+		defer reads.Close()
+		for _, v := range acts.Verbs {
+			if v.On == acts.OnJob {
+				r := httptest.NewRequest(http.MethodPost, "/jobs/settle/act/"+v.Name, nil)
+				assert.Equal(t, http.StatusForbidden, k.do(reads, r).Code, v.Name)
+			}
+		}
+	})
+}
+
+func TestActs_RefuseOtherSites(t *testing.T) {
+	onFleet(t, func(k *kit) {
+		for header, value := range map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.test"} {
+			r := httptest.NewRequest(http.MethodPost, "/jobs/settle/act/pause", nil)
+			r.Header.Set(header, value)
+			assert.Equal(t, http.StatusForbidden, k.do(k.console, r).Code, header)
+		}
+	})
+}
+
+func TestLook_SeesNoErrors(t *testing.T) {
+	onFleet(t, func(k *kit) {
+		k.user.Role = Look
+		for _, path := range []string{"/", "/jobs/export", "/jobs/export/explain", "/jobs/export/explain?shard=1", "/doctor", "/decisions?job=export"} {
+			assert.NotContains(t, k.page(path), secret, path)
+		}
+		k.user.Role = Reveal
+		assert.Contains(t, k.page("/jobs/export"), secret)
+	})
+}
+
+func TestPrefix(t *testing.T) {
+	onFleet(t, func(k *kit) {
+		mux := http.NewServeMux()
+		mux.Handle("/ops/rota/", http.StripPrefix("/ops/rota", k.console))
+		mux.Handle("/ops/rota", http.StripPrefix("/ops/rota", k.console))
+		w := k.do(mux, httptest.NewRequest(http.MethodGet, "/ops/rota", nil))
+		assert.Contains(t, []string{"/ops/rota/"}, w.Header().Get("Location"))
+		w = k.do(mux, httptest.NewRequest(http.MethodGet, "/ops/rota/jobs/settle", nil))
+		assert.Contains(t, w.Body.String(), `href="../static/style.css"`)
+		assert.NotContains(t, w.Body.String(), `href="/`)
+		w = k.do(mux, httptest.NewRequest(http.MethodPost, "/ops/rota/jobs/settle/act/pause", nil))
+		assert.True(t, strings.HasPrefix(w.Header().Get("Location"), "/ops/rota/jobs/settle?said="), w.Header().Get("Location"))
+	})
+}
+
+// fleetOf returns a group of many jobs.
+func fleetOf(jobs int) operator.GroupStatus {
+	st := operator.GroupStatus{At: time.Now(), Namespace: "n", Group: "g", Leader: operator.LeaderStatus{Instance: "a", Term: 1}}
+	for i := range jobs {
+		st.Jobs = append(st.Jobs, operator.JobSummary{
+			Job: "tenant-" + strings.Repeat("x", 40) + string(rune('a'+i%26)), Schedule: "cron 0 3 * * * in Asia/Shanghai", Shards: 64, Revision: 1,
+			NextFire: st.At.Add(time.Hour), LastFire: st.At.Add(-time.Hour),
+		})
+	}
+	for i := range jobs / 2 {
+		st.Jobs[i].Failing = []int{1, 2, 3}
+	}
+	return st
+}
+
+func TestFleet_OfManyJobsIsSmall(t *testing.T) {
+	c, err := New(&operator.Operator{}, Options{Authorize: func(*http.Request) (User, error) { return User{"lee", Admin}, nil }})
+	require.NoError(t, err)
+	c.feed.status = fleetOf(10_000)
+	c.feed.view = &operator.GroupView{} // so that no watch begins
+	w := httptest.NewRecorder()
+	c.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	require.Equal(t, http.StatusOK, w.Code)
+	assert.Less(t, w.Body.Len(), 200<<10)
+	assert.Contains(t, w.Body.String(), "1 to 100 of 10000")
+	assert.Contains(t, w.Body.String(), "and 4980 more")
+}
+
+func BenchmarkFleet(b *testing.B) {
+	c, _ := New(&operator.Operator{}, Options{Authorize: func(*http.Request) (User, error) { return User{"lee", Admin}, nil }})
+	c.feed.status = fleetOf(10_000)
+	c.feed.view = &operator.GroupView{}
+	for b.Loop() {
+		c.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+	}
+}
