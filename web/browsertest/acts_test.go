@@ -40,7 +40,7 @@ func (a formAct) page() string {
 	case acts.OnInstance:
 		return "instances"
 	}
-	return ""
+	return "acts"
 }
 
 // path returns the address of the form.
@@ -106,8 +106,9 @@ func TestActs(t *testing.T) {
 			f := startFleet(t)
 			at := f.mount(t, web.Admin)
 			st := f.await(t, "there is a group", func(operator.GroupStatus) bool { return true })
+			b := openTab(t, l)
 			for _, a := range formActs(st) {
-				t.Run(a.path(), func(t *testing.T) { f.actByForm(t, openTab(t, l), at, a) })
+				b.subtest(t, a.path(), func(t *testing.T) { f.actByForm(t, b, at, a) })
 			}
 		})
 	}
@@ -123,6 +124,7 @@ func (f *fleet) actByForm(t *testing.T, b *tab, at string, a formAct) {
 	if a.on == acts.OnInstance {
 		link = chromedp.CSS(`a[href$=` + quote("instances/"+a.name+"/act/"+a.verb) + `]`)
 	}
+	require.True(t, eval[bool](b, `document.querySelector(`+quote(string(link))+`) !== null`), "no link to the act")
 	require.EqualValues(t, http.StatusOK, b.follow(chromedp.Focus(link), chromedp.KeyEvent(kb.Enter)))
 	require.Equal(t, at+a.path(), b.location())
 	assert.Equal(t, before, f.actsOn(t, a), "the form alone acts")

@@ -123,8 +123,10 @@ func (l look) size() (width, height int64) {
 
 // tab is a tab of the browser.
 type tab struct {
-	t   testing.TB
-	ctx context.Context
+	t     testing.TB
+	ctx   context.Context
+	look  look
+	close func()
 
 	mu       sync.Mutex
 	home     string        // the origin of the first page
@@ -146,14 +148,25 @@ func openTab(t testing.TB, l look) *tab {
 	return b
 }
 
+// newTab is openTab for a test that causes reports.
 func newTab(t testing.TB, l look) *tab {
 	t.Helper()
 	shared, err := browser()
 	require.NoError(t, err)
-	b := &tab{t: t, loaded: make(chan struct{})}
-	var closeTab context.CancelFunc
-	b.ctx, closeTab = chromedp.NewContext(shared, chromedp.WithNewBrowserContext(), chromedp.WithListener(b.observe))
-	t.Cleanup(closeTab)
+	return newTabIn(t, l, shared, chromedp.WithNewBrowserContext())
+}
+
+// open opens another tab beside b, with the same cookies and storage.
+func (b *tab) open() *tab {
+	b.t.Helper()
+	return newTabIn(b.t, b.look, b.ctx)
+}
+
+func newTabIn(t testing.TB, l look, ctx context.Context, options ...chromedp.ContextOption) *tab {
+	t.Helper()
+	b := &tab{t: t, look: l, loaded: make(chan struct{})}
+	b.ctx, b.close = chromedp.NewContext(ctx, append(options, chromedp.WithListener(b.observe))...)
+	t.Cleanup(b.close)
 	require.NoError(t, chromedp.Do(b.ctx)) // without a time-out, which would end the tab
 	width, height := l.size()
 	scheme := "light"
@@ -168,6 +181,21 @@ func newTab(t testing.TB, l look) *tab {
 	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 	call(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1, Mobile: l.phone})
 	return b
+}
+
+// subtest runs a test that uses the tab and fails for what the browser reports meanwhile.
+func (b *tab) subtest(t *testing.T, name string, f func(t *testing.T)) {
+	t.Helper()
+	outer := b.t
+	defer func() { b.t = outer }()
+	t.Run(name, func(t *testing.T) {
+		b.t = t
+		b.takeReports()
+		f(t)
+		if reports := b.takeReports(); len(reports) > 0 {
+			t.Errorf("the browser reports:\n%s", strings.Join(reports, "\n"))
+		}
+	})
 }
 
 // observe is called in order for each event of the tab.

@@ -25,7 +25,7 @@ nav a, button, input { display: inline-block; min-height: 28px; min-width: 28px 
 // serveText serves files below a prefix, with the policy of the console.
 func serveText(t *testing.T, files map[string]string) string {
 	types := map[string]string{"css": "text/css", "js": "text/javascript"}
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return serve(t, func(w http.ResponseWriter, r *http.Request) {
 		name := strings.TrimPrefix(r.URL.Path, "/at/")
 		text, ok := files[name]
 		if !ok {
@@ -40,9 +40,14 @@ func serveText(t *testing.T, files map[string]string) string {
 		w.Header().Set("Content-Type", contentType)
 		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'")
 		_, _ = w.Write([]byte(text))
-	}))
+	}) + "at/"
+}
+
+// serve serves a function on a port of its own and returns its address.
+func serve(t *testing.T, f http.HandlerFunc) string {
+	s := httptest.NewServer(f)
 	t.Cleanup(s.Close)
-	return s.URL + "/at/"
+	return s.URL + "/"
 }
 
 // sabotages are changes of the sound page, each of which a check must notice.
