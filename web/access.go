@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+
+	"github.com/rota-dev/rota/web/internal/api"
 )
 
 // Role is what a user may do. Each role includes those below it. The console enforces roles, and nothing else does: to the store,
@@ -49,16 +51,8 @@ type User struct {
 	Role Role
 }
 
-// adminVerbs are the acts that need Admin. All others need Operate.
-var adminVerbs = map[string]bool{"override": true, "reset": true, "retire": true, "forget": true, "acknowledge": true}
-
 // roleFor returns the least role for an act.
-func roleFor(verb string) Role {
-	if adminVerbs[verb] {
-		return Admin
-	}
-	return Operate
-}
+func roleFor(verb string) Role { return Role(api.LevelOf(verb)) }
 
 // authorizeLocal is the default of Options.Authorize. It compares the host too: a name that leads here by DNS would let a page of
 // another site read this one.

@@ -18,6 +18,7 @@ import (
 type actBody struct {
 	Verb   acts.Verb
 	On     string // the job or the instance; empty for the group
+	Warns  string // what cannot be taken back
 	Values map[string]string
 	Reason string
 	Error  string // why the last try was refused
@@ -65,6 +66,9 @@ func (c *Console) askAct(w http.ResponseWriter, r *request) error {
 
 func (c *Console) showAct(w http.ResponseWriter, r *request, status int, b actBody) {
 	b.Back = backOf(b.Verb.On, b.On)
+	if b.Verb.Confirm != nil {
+		b.Warns = "This will " + b.Verb.Confirm(b.Verb.For(b.On)) + "."
+	}
 	c.render(w, r, status, "act", page{Title: b.Verb.Name + " " + b.On, Group: c.group(), Body: b})
 }
 
@@ -109,19 +113,12 @@ func (c *Console) doAct(w http.ResponseWriter, r *request) error {
 		c.showAct(w, r, http.StatusUnprocessableEntity, b)
 		return nil
 	}
-	req, err := v.Parse(r.PostForm)
+	req, err := v.Parse(r.PostForm, c.options.Zone)
 	if err != nil {
 		return refuse(err)
 	}
-	switch v.On {
-	case acts.OnJob:
-		req.Job = on
-	case acts.OnInstance:
-		req.Instance = on
-	}
-	if err := v.Check(req); err != nil {
-		return refuse(err)
-	}
+	target := v.For(on)
+	req.Job, req.Instance = target.Job, target.Instance
 	ctx, cancel := call(r)
 	defer cancel()
 	done, err := v.Do(ctx, c.op.As(r.user.Name, r.PostForm.Get("reason")), req)
@@ -134,7 +131,7 @@ func (c *Console) doAct(w http.ResponseWriter, r *request) error {
 	}
 	c.statuses.drop(on)
 	back := backOf(v.On, on)
-	if v.Name == "forget" || v.Name == "retire" && c.isGone(r, on) {
+	if v.Name == "forget" || v.Name == "retire" && c.isGone(on) {
 		back = ""
 	}
 	w.Header().Set("Location", resolve(r, rootOf(r)+back)+"?said="+c.said.keep(done))
@@ -143,8 +140,8 @@ func (c *Console) doAct(w http.ResponseWriter, r *request) error {
 }
 
 // isGone reports whether a job has been deleted.
-func (c *Console) isGone(r *request, job string) bool {
-	_, err := c.status(r, job)
+func (c *Console) isGone(job string) bool {
+	_, err := c.status(job)
 	return errors.Is(err, operator.ErrUnknownJob)
 }
 

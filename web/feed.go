@@ -91,6 +91,13 @@ func (f *feed) latest() operator.GroupStatus {
 	return f.status
 }
 
+// next returns a channel that is closed at the next snapshot.
+func (f *feed) next() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.changed
+}
+
 // addStream keeps the watches while a stream lasts. It returns false if there are too many.
 func (f *feed) addStream() bool {
 	f.mu.Lock()
@@ -127,7 +134,7 @@ func (f *feed) run() {
 		return
 	}
 	defer view.Close()
-	for f.isUsed() && f.next(view) {
+	for f.isUsed() && f.take(view) {
 	}
 	f.mu.Lock()
 	f.view = nil
@@ -135,8 +142,8 @@ func (f *feed) run() {
 	f.mu.Unlock()
 }
 
-// next waits for the time of another snapshot and takes it. It returns false when the view has ended.
-func (f *feed) next(view *operator.GroupView) bool {
+// take waits for the time of another snapshot and takes it. It returns false when the view has ended.
+func (f *feed) take(view *operator.GroupView) bool {
 	changed := view.Changed()
 	soon, late := time.NewTimer(readEvery), time.NewTimer(readAtLeast)
 	defer soon.Stop()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,7 +104,7 @@ func choose(jobs []view.Job, f view.JobsFilter) []view.Job {
 	}
 	var chosen []view.Job
 	for i := range jobs {
-		if f.Selects(&jobs[i]) {
+		if matched, _ := path.Match(f.Glob, jobs[i].Job); (matched || f.Glob == "") && (f.State == "" || slices.Contains(jobs[i].States, f.State)) {
 			chosen = append(chosen, jobs[i])
 		}
 	}

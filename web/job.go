@@ -3,19 +3,21 @@ package web
 import (
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/rota-dev/rota/internal/acts"
+	"github.com/rota-dev/rota/internal/look"
 	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
-	"github.com/rota-dev/rota/schedule"
 )
 
 // shardRows bounds the rows of a job's shards. Shards that are alike share one.
 const shardRows = 200
+
+// nextOnPage is how many next fires a job's page has.
+const nextOnPage = 5
 
 // jobBody is the page of a job.
 type jobBody struct {
@@ -32,7 +34,7 @@ type jobBody struct {
 type actLink struct{ Name, Short, Link string }
 
 func (c *Console) showJob(w http.ResponseWriter, r *request) error {
-	st, err := c.status(r, r.PathValue("job"))
+	st, err := c.status(r.PathValue("job"))
 	if err != nil {
 		return err
 	}
@@ -46,10 +48,10 @@ func (c *Console) showJob(w http.ResponseWriter, r *request) error {
 	}
 	here := url.PathEscape(st.Job) + "/" // relative to this page
 	b := jobBody{Job: st.Job, State: summary.State, Text: summary.Text, Why: here + "explain"}
-	detail := view.JobDetailOf(*st, group, nextFires(st, 5), now)
+	detail := shown(r, view.JobDetailOf(*st, group, look.NextFires(st, nextOnPage), now))
 	links := linkColumns(rootOf(r))
 	b.Sections = screenOf(detail.Screen, c.times(r), links)
-	shards := screenOf(view.ShardsOf(*st, "", now).Screen, c.times(r), links)
+	shards := screenOf(shown(r, view.ShardsOf(*st, "", now)).Screen, c.times(r), links)
 	if len(shards) > 0 {
 		b.Shards = shards[0]
 		b.MoreShards = max(0, len(b.Shards.Rows)-shardRows)
@@ -65,48 +67,20 @@ func (c *Console) showJob(w http.ResponseWriter, r *request) error {
 	return nil
 }
 
-// status returns the state of a job, without the texts of errors unless the user may see them.
-func (c *Console) status(r *request, job string) (*operator.Status, error) {
-	st, err := c.statuses.get(job, func() (*operator.Status, error) {
+// status returns the state of a job. It must not be changed.
+func (c *Console) status(job string) (*operator.Status, error) {
+	return c.statuses.get(job, func() (*operator.Status, error) {
 		ctx, cancel := callAlone()
 		defer cancel()
 		st, err := c.op.Status(ctx, job)
 		return &st, err
 	})
-	if err != nil || r.user.Role >= Reveal {
-		return st, err
-	}
-	hidden := *st
-	hidden.Failures = slices.Clone(st.Failures)
-	for i := range hidden.Failures {
-		hidden.Failures[i].Error = hiddenError
-	}
-	return &hidden, nil
 }
-
-// hiddenError replaces errors for users who may not see them.
-const hiddenError = "(errors need the role reveal)"
 
 func (c *Console) intent(r *request, job string) (operator.Intent, error) {
 	ctx, cancel := call(r)
 	defer cancel()
 	return c.op.Intent(ctx, job)
-}
-
-// nextFires returns the next fires of a job: none while it is paused or its schedule is stopped.
-func nextFires(st *operator.Status, n int) []time.Time {
-	if st.NextFire.IsZero() {
-		return nil
-	}
-	s, err := schedule.Parse(st.Schedule)
-	if err != nil {
-		return nil
-	}
-	fires, err := s.Next(time.Now(), n)
-	if err != nil {
-		return nil
-	}
-	return fires
 }
 
 // explanationBody is the page that answers why a fire has run or has not.
@@ -138,21 +112,11 @@ func (c *Console) showExplanation(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return problemf(http.StatusBadRequest, "The instant is %q; write it as 2026-01-31T03:00:00Z.", b.At)
 	}
-	ctx, cancel := call(r)
-	defer cancel()
-	e, err := c.op.Explain(ctx, b.Job, shard, fire)
+	v, err := c.explain(r, b.Job, shard, fire)
 	if err != nil {
 		return err
 	}
-	if !e.Known {
-		return operator.ErrUnknownJob
-	}
-	if r.user.Role < Reveal {
-		if err := c.hideErrors(r, &e); err != nil {
-			return err
-		}
-	}
-	for _, a := range view.ExplanationOf(e, view.UnnamedHistory).Answers {
+	for _, a := range v.Answers {
 		found := answer{Answer: a, Shards: view.ShardsText(a.Shards)}
 		found.Act, found.ActName = c.actOf(r, &a)
 		b.Answers = append(b.Answers, found)
@@ -161,27 +125,28 @@ func (c *Console) showExplanation(w http.ResponseWriter, r *request) error {
 	return nil
 }
 
-// hideErrors replaces the errors of runs in the texts of an explanation.
-func (c *Console) hideErrors(r *request, e *operator.Explanation) error {
+// explain asks the records, and the history if they do not tell.
+func (c *Console) explain(r *request, job string, shard int, fire time.Time) (view.Explanation, error) {
 	ctx, cancel := call(r)
 	defer cancel()
-	st, err := c.op.Status(ctx, e.Job)
-	if err != nil {
-		return err
-	}
-	var pairs []string
-	for _, f := range st.Failures {
-		if f.Error != "" {
-			pairs = append(pairs, f.Error, hiddenError)
+	e, err := c.op.Explain(ctx, job, shard, fire)
+	switch {
+	case err != nil:
+		return view.Explanation{}, err
+	case !e.Known:
+		return view.Explanation{}, operator.ErrUnknownJob
+	case c.options.History != nil && look.NeedsHistory(&e):
+		if e, err = look.AddHistory(ctx, c.options.History, e); err != nil {
+			return view.Explanation{}, err
 		}
 	}
-	hide := strings.NewReplacer(pairs...)
-	for i := range e.Answers {
-		a := &e.Answers[i]
-		a.Summary, a.Do = hide.Replace(a.Summary), hide.Replace(a.Do)
-		for j := range a.Gates {
-			a.Gates[j].Detail = hide.Replace(a.Gates[j].Detail)
-		}
+	return shown(r, view.ExplanationOf(e, view.UnnamedHistory)), nil
+}
+
+// shown returns a view without what the user may not see.
+func shown[V any](r *request, v V) V {
+	if r.user.Role >= Reveal {
+		return v
 	}
-	return nil
+	return view.Conceal(v).(V)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/acts"
+	"github.com/rota-dev/rota/internal/look"
 	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
 )
@@ -54,16 +55,13 @@ func (c *Console) showDecisions(w http.ResponseWriter, r *request) error {
 	jobs := []string{r.URL.Query().Get("job")}
 	b := listBody{Stale: stale, Intro: "The latest decisions of leaders about jobs that are late, without an owner or have a problem."}
 	if jobs[0] == "" {
-		jobs = nil
-		for _, state := range []string{view.Late, view.Unowned, view.Problem} {
-			jobs = append(jobs, view.JobsOf(st, view.JobsFilter{State: state}).Names()...)
-		}
+		jobs = look.TroubledJobs(st)
 	} else {
 		b.Intro = "The latest decisions of leaders about " + jobs[0] + "."
 	}
 	var all []operator.Status
 	for _, job := range jobs[:min(len(jobs), decidedJobs)] {
-		st, err := c.status(r, job)
+		st, err := c.status(job)
 		if err != nil {
 			return err
 		}
@@ -78,22 +76,16 @@ func (c *Console) showDecisions(w http.ResponseWriter, r *request) error {
 func (c *Console) showActs(w http.ResponseWriter, r *request) error {
 	ctx, cancel := call(r)
 	defer cancel()
-	ofGroup, err := c.op.Acts(ctx, "")
+	job := r.URL.Query().Get("job")
+	v, err := look.Acts(ctx, c.op, job)
 	if err != nil {
 		return err
-	}
-	var ofJob []operator.Act
-	job := r.URL.Query().Get("job")
-	if job != "" {
-		if ofJob, err = c.op.Acts(ctx, job); err != nil {
-			return err
-		}
 	}
 	b := listBody{Intro: "The latest acts of operators on the whole group. A job's page leads to those on it."}
 	if job != "" {
 		b.Intro = "The latest acts of operators on " + job + " and on the whole group."
 	}
-	b.Sections = screenOf(view.ActsOf(job, ofJob, ofGroup, time.Now()).Screen, c.times(r), linkColumns(""))
+	b.Sections = screenOf(v.Screen, c.times(r), linkColumns(""))
 	b.Acts = c.actLinks(r, acts.OnGroup, "act/")
 	c.render(w, r, http.StatusOK, "list", page{Title: "Acts", Group: c.group(), Body: b})
 	return nil

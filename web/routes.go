@@ -19,7 +19,10 @@ type route struct {
 	serve   func(c *Console, w http.ResponseWriter, r *request) error
 }
 
-// routes are all pages. Whatever a browser can reach has a row here.
+// apiPath is where the HTTP API is.
+const apiPath = "/api/v1"
+
+// routes are all pages. Whatever a browser can reach has a row here, or in the table of package api.
 var routes = []route{
 	{"GET /{$}", Look, (*Console).showFleet},
 	{"GET /jobs/{job}", Look, (*Console).showJob},
@@ -73,8 +76,9 @@ var securityHeaders = map[string]string{
 	"Cache-Control":                "no-store",
 }
 
-func (c *Console) routes() http.Handler {
+func (c *Console) routes(api http.Handler) http.Handler {
 	mux := http.NewServeMux()
+	mux.Handle(apiPath+"/", http.StripPrefix(apiPath, api)) // whose own table has its routes and roles
 	for _, rt := range routes {
 		mux.HandleFunc(rt.pattern, func(w http.ResponseWriter, r *http.Request) { c.serve(rt, w, r) })
 	}
@@ -116,13 +120,17 @@ func (c *Console) serve(rt route, w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// findUser returns the user of a request.
+func (c *Console) findUser(r *http.Request) (User, error) {
+	if c.options.Authorize == nil {
+		return authorizeLocal(r)
+	}
+	return c.options.Authorize(r)
+}
+
 // authorize finds the user of a request, who needs a role.
 func (c *Console) authorize(r *request, least Role) error {
-	find := c.options.Authorize
-	if find == nil {
-		find = authorizeLocal
-	}
-	u, err := find(r.Request)
+	u, err := c.findUser(r.Request)
 	if err != nil {
 		c.options.Logger.Info("the console refused a request", "path", r.URL.Path, "from", r.RemoteAddr, "err", err)
 		return problemf(http.StatusUnauthorized, "This page needs a user.")

@@ -8,16 +8,21 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
 	"time"
 
+	"github.com/rota-dev/rota/history"
 	"github.com/rota-dev/rota/operator"
+	"github.com/rota-dev/rota/web/internal/api"
 )
 
 // Options are the options of New. The zero value shows the fleet to this machine, and acts for nobody.
 type Options struct {
+	// History has what has ended: explanations and the HTTP API read it. Nil means that they know the records of the fleet only.
+	History history.Reader
 	// Authorize returns the user of a request. An error is answered with 401, and its text is logged and not shown. Nil gives the role
 	// Look to requests from loopback addresses to a loopback host, and refuses others.
 	Authorize func(*http.Request) (User, error)
@@ -62,8 +67,27 @@ func New(op *operator.Operator, o Options) (*Console, error) {
 		op: op, options: o, feed: newFeed(op.Watch),
 		statuses: newCache[*operator.Status](readEvery, 256), diagnoses: newCache[operator.Diagnosis](10*time.Second, 1),
 	}
-	c.handler = http.NewCrossOriginProtection().Handler(c.routes())
+	c.handler = http.NewCrossOriginProtection().Handler(c.routes(c.newAPI()))
 	return c, nil
+}
+
+// newAPI returns the HTTP API, which shares the snapshot and the users of the pages.
+func (c *Console) newAPI() http.Handler {
+	return api.New(api.Config{
+		Op: c.op, History: c.options.History, ReadOnly: !c.options.Acts, Done: c.feed.ctx.Done(), Logger: c.options.Logger,
+		Snapshot: func(ctx context.Context) (operator.GroupStatus, error) {
+			st, _, err := c.feed.read(ctx)
+			return st, err
+		},
+		Changed: c.feed.next,
+		Authorize: func(r *http.Request, least api.Level) (string, error) {
+			u, err := c.findUser(r)
+			if err == nil && u.Role < Role(least) {
+				err = api.ErrForbidden
+			}
+			return u.Name, err
+		},
+	})
 }
 
 // ServeHTTP serves a page.

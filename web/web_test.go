@@ -107,6 +107,10 @@ func TestRoutes(t *testing.T) {
 			}
 		}
 		k.user.Role = Admin
+		assert.Contains(t, k.page("/api/v1/jobs/settle"), `"name": "settle"`)
+		k.user.Role = 0
+		assert.Equal(t, http.StatusUnauthorized, k.get("/api/v1/jobs").Code)
+		k.user.Role = Admin
 		assert.Equal(t, http.StatusNotFound, k.get("/nothing").Code)
 		assert.Equal(t, http.StatusMethodNotAllowed, k.post("/instances", nil).Code)
 	})
@@ -170,17 +174,17 @@ func TestActs_Refuse(t *testing.T) {
 			form url.Values
 			want string
 		}{
-			"/jobs/settle/act/disable":   {nil, "shards is missing"},
-			"/jobs/settle/act/trigger":   {url.Values{"shards": {"7-x"}, "param": {secret}}, "is neither a shard nor a range"},
-			"/jobs/settle/act/retry":     {url.Values{"fire": {"yesterday"}}, "is no instant"},
-			"/jobs/settle/act/backfill":  {url.Values{"from": {"2000-01-01T00:00"}, "to": {"2000-01-01T00:00"}}, "the window is empty"},
-			"/jobs/settle/act/override":  {url.Values{"schedule": {"0 4 * * *"}}, "schedule"},
+			"/jobs/settle/act/disable":   {nil, "refused"},
+			"/jobs/settle/act/trigger":   {url.Values{"shards": {"7-x"}, "param": {secret}}, "shards: "},
+			"/jobs/settle/act/retry":     {url.Values{"fire": {"yesterday"}}, "fire: "},
+			"/jobs/settle/act/backfill":  {url.Values{"from": {"2000-01-01T00:00:00Z"}, "to": {"2000-01-01T00:00:00Z"}}, "refused"},
+			"/jobs/settle/act/override":  {url.Values{"fields": {"schedule=0 4 * * *"}}, "without its kind"},
 			"/jobs/settle/act/forget":    {nil, "in use"},
 			"/jobs/settle/act/cancel":    {nil, "no run is in progress"},
-			"/jobs/settle/act/pause":     {url.Values{"until": {"1999-01-01T00:00"}}, "It was refused"},
+			"/jobs/settle/act/pause":     {url.Values{"until": {"1999-01-01T00:00:00Z"}}, "not in the future"},
 			"/instances/b/act/acquit":    {nil, "There is no act"},
 			"/jobs/settle/act/undrain":   {nil, "There is no act"},
-			"/jobs/nowhere/act/override": {url.Values{"count": {"2"}}, ""},
+			"/jobs/nowhere/act/override": {url.Values{"fields": {"shards=2"}}, ""},
 		} {
 			w := k.post(path, c.form)
 			assert.GreaterOrEqual(t, w.Code, 400, path)

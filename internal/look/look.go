@@ -32,11 +32,11 @@ func Job(ctx context.Context, op *operator.Operator, job string) (view.JobDetail
 			return view.JobDetail{}, err
 		}
 	}
-	return view.JobDetailOf(st, group, nextFires(&st, 3), time.Now()), nil
+	return view.JobDetailOf(st, group, NextFires(&st, 3), time.Now()), nil
 }
 
-// nextFires returns the next fires of a job: none while it is paused or its schedule is stopped.
-func nextFires(st *operator.Status, n int) []time.Time {
+// NextFires returns the next fires of a job: none while it is paused or its schedule is stopped.
+func NextFires(st *operator.Status, n int) []time.Time {
 	if st.NextFire.IsZero() {
 		return nil
 	}

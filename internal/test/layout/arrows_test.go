@@ -57,7 +57,6 @@ var reach = []struct {
 	{"internal/scheduletext", []string{"internal/jobname"}},
 	{"internal/record", []string{"registry", "internal/jobname", "internal/scheduletext", "internal/shardset"}},
 	{"internal/contain", []string{"internal/mutex"}},
-	{"internal/acts", []string{"operator", "internal/count", "internal/view"}},
 	{"internal/view", []string{"registry", "operator", "history", "internal/count", "internal/shell"}},
 	{"internal/look", []string{"registry", "schedule", "operator", "executor", "history", "internal/view"}},
 	{"internal/acts", []string{"schedule", "operator", "executor", "internal/count", "internal/instant", "internal/record", "internal/shardset", "internal/view"}},
