@@ -17,16 +17,13 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/contain"
+	"github.com/rota-dev/rota/internal/httprules"
 )
 
 const (
 	defaultHTTPTimeout = time.Minute
 	// maxDrain bounds how much of a response is read so that the connection can be used again.
 	maxDrain = 256 << 10
-	// maxRetryAfter bounds the delay that a server may ask for.
-	maxRetryAfter = time.Hour
-	// maxRedirects is the bound of net/http.
-	maxRedirects = 10
 )
 
 // Request describes the request of [HTTP]. Only URL is required.
@@ -148,7 +145,7 @@ func (c *call) parse() {
 	if c.url, err = parseURL(r.URL); err != nil {
 		c.report(fieldError("URL", err))
 	}
-	if !isToken(r.Method) {
+	if !httprules.IsToken(r.Method) {
 		c.report(fieldError("Method", fmt.Errorf("%q is not a method", r.Method)))
 	}
 	c.parseHeader()
@@ -177,7 +174,7 @@ func (c *call) parseHeader() {
 		switch {
 		case err != nil:
 			c.report(err)
-		case !isToken(name):
+		case !httprules.IsToken(name):
 			c.report(fieldError("Header", fmt.Errorf("%q is not the name of a field", name)))
 		case slices.Contains([]string{"Host", "Content-Length", "Transfer-Encoding", "Trailer"}, field):
 			c.report(fieldError("Header", fmt.Errorf("%s follows from URL and Body", name)))
@@ -187,13 +184,6 @@ func (c *call) parseHeader() {
 			c.header[field] = t
 		}
 	}
-}
-
-// isToken reports whether s can be a method or the name of a header field.
-func isToken(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
-	})
 }
 
 func newClient(r Request) *http.Client {
@@ -212,7 +202,7 @@ func newClient(r Request) *http.Client {
 	}
 	also := client.CheckRedirect
 	client.CheckRedirect = func(req *http.Request, via []*http.Request) error {
-		if len(via) >= maxRedirects || req.Method != via[0].Method || !isSameServer(via[0].URL, req.URL) {
+		if len(via) >= httprules.MaxRedirects || req.Method != via[0].Method || !httprules.IsSameServer(via[0].URL, req.URL) {
 			return http.ErrUseLastResponse
 		}
 		if also != nil {
@@ -243,28 +233,6 @@ func containTLS(c *tls.Config) *tls.Config {
 		}
 	}
 	return c
-}
-
-// isSameServer reports whether a redirect stays with the server, whose connection may become
-// encrypted.
-func isSameServer(from, to *url.URL) bool {
-	if !strings.EqualFold(from.Hostname(), to.Hostname()) {
-		return false
-	}
-	if from.Scheme == to.Scheme {
-		return portOf(from) == portOf(to)
-	}
-	return to.Scheme == "https" && portOf(from) == "80" && portOf(to) == "443"
-}
-
-func portOf(u *url.URL) string {
-	switch {
-	case u.Port() != "":
-		return u.Port()
-	case u.Scheme == "https":
-		return "443"
-	}
-	return "80"
 }
 
 // Handle sends the request for a run.
@@ -373,7 +341,7 @@ func (c *call) send(req *http.Request) error {
 		return nil
 	}
 	failed := &StatusError{Code: resp.StatusCode, Body: strings.ToValidUTF8(string(start), "")}
-	if after := retryAfter(resp.Header, time.Now()); after > 0 {
+	if after := httprules.RetryAfter(resp.Header, time.Now()); after > 0 {
 		return executor.RetryAfter(after, failed)
 	}
 	return failed

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/internal/httprules"
 	"github.com/rota-dev/rota/registry/memory"
 )
 
@@ -247,7 +248,7 @@ func TestHTTP_RetryAfterIsADelay(t *testing.T) {
 	}
 	t.Run("by this clock if the response has no date", func(t *testing.T) {
 		h := http.Header{"Retry-After": {date.Add(time.Minute).Format(http.TimeFormat)}}
-		assert.Equal(t, 50*time.Second, retryAfter(h, date.Add(10*time.Second)))
+		assert.Equal(t, 50*time.Second, httprules.RetryAfter(h, date.Add(10*time.Second)))
 	})
 	t.Run("not after a permanent status", func(t *testing.T) {
 		addr := server(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -332,7 +333,7 @@ func TestHTTP_Redirects(t *testing.T) {
 			require.NoError(t, err)
 			to, err := url.Parse(c.to)
 			require.NoError(t, err)
-			assert.Equal(t, c.same, isSameServer(from, to), "%s to %s", from, to)
+			assert.Equal(t, c.same, httprules.IsSameServer(from, to), "%s to %s", from, to)
 		}
 	})
 	t.Run("also by the rule of the client", func(t *testing.T) {

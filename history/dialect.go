@@ -94,6 +94,29 @@ func (d Dialect) replaceCrashed() string {
 
 const mysqlReplaces = "outcome = '" + string(Crashed) + "' AND VALUES(outcome) <> '" + string(Crashed) + "'"
 
+// lastRun returns the expression of lastRunOf. The outcome is compared byte by byte in each dialect.
+func (d Dialect) lastRun() string {
+	attempt := "attempt"
+	if d == Postgres { // whose products are as narrow as the column
+		attempt = "CAST(attempt AS bigint)"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s * %d + CASE outcome", attempt, cellOutcomeBase)
+	for i, outcome := range cellOutcomes[:len(cellOutcomes)-1] {
+		fmt.Fprintf(&b, " WHEN '%s' THEN %d", outcome, i)
+	}
+	fmt.Fprintf(&b, " ELSE %d END", len(cellOutcomes)-1)
+	return b.String()
+}
+
+// useIndex returns the clause that makes MySQL use an index, whose estimates often favour another one and a sort of the table.
+func (d Dialect) useIndex(name string) string {
+	if d == MySQL {
+		return " FORCE INDEX (" + name + ")"
+	}
+	return ""
+}
+
 // timeText is the form of times in SQLite and, without a zone that a driver might convert, in MySQL.
 const timeText = "2006-01-02 15:04:05.000000"
 

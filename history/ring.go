@@ -111,13 +111,13 @@ func (r *ringReader) Last(_ context.Context, job string) ([]Run, error) {
 }
 
 func (r *ringReader) Fires(_ context.Context, q FiresQuery) ([]Fire, error) {
-	job, since := cleanKey(q.Job, maxJob), roundTime(q.Since)
+	job := cleanKey(q.Job, maxJob)
 	r.ring.mu.Lock()
 	defer r.ring.mu.Unlock()
 	sums := map[fireKey]*Fire{}
 	for i := range r.ring.fires {
 		f := &r.ring.fires[i]
-		if f.Namespace != r.namespace || f.Group != r.group || f.Job != job || f.Fire.Before(since) || !q.covers(f) {
+		if f.Namespace != r.namespace || f.Group != r.group || f.Job != job || !q.selects(f) {
 			continue
 		}
 		key := firePartOf(f).fireKey
@@ -151,6 +151,57 @@ func (r *ringReader) RunsOfFire(_ context.Context, job string, fire time.Time) (
 	runs := r.find(func(run *Run) bool { return run.Job == job && run.Fire.Equal(fire) })
 	sortByShard(runs)
 	return runs, nil
+}
+
+func (r *ringReader) LatestFires(ctx context.Context, jobs []string, n int) (map[string][]Fire, error) {
+	latest := map[string][]Fire{}
+	for _, job := range jobs {
+		if fires, _ := r.Fires(ctx, FiresQuery{Job: job, Limit: n}); len(fires) > 0 {
+			latest[job] = fires
+		}
+	}
+	return latest, nil
+}
+
+func (r *ringReader) RunsOfShards(_ context.Context, job string, fire time.Time, shards []int) ([]Run, error) {
+	job, fire = cleanKey(job, maxJob), roundTime(fire)
+	runs := r.find(func(run *Run) bool {
+		return run.Job == job && run.Fire.Equal(fire) && slices.Contains(shards, run.Shard)
+	})
+	sortByShard(runs)
+	return runs, nil
+}
+
+func (r *ringReader) Cells(_ context.Context, q CellsQuery) ([]Cell, error) {
+	q = q.normalized()
+	type shardKey struct {
+		fire    int64
+		trigger uint64
+		shard   int
+	}
+	last := map[shardKey]int64{}
+	r.find(func(run *Run) bool {
+		if run.Job == q.Job && !run.Fire.Before(q.Since) && !run.Fire.After(q.Until) && run.Shard >= q.FirstShard && run.Shard < q.EndShard {
+			key, n := shardKey{run.Fire.UnixMicro(), run.Trigger, run.Shard}, lastRunOf(run)
+			if before, found := last[key]; !found || n > before {
+				last[key] = n
+			}
+		}
+		return false // a copy of each run would cost more than the rest
+	})
+	counts := map[Cell]int{}
+	for key, n := range last {
+		c := Cell{Fire: time.UnixMicro(key.fire).UTC(), Trigger: key.trigger, FirstShard: key.shard - (key.shard-q.FirstShard)%q.Width}
+		c.setLastRun(n)
+		counts[c]++
+	}
+	var cells []Cell
+	for c, n := range counts {
+		c.Shards = n
+		cells = append(cells, c)
+	}
+	sortCells(cells)
+	return cells, nil
 }
 
 func (r *ringReader) Failures(_ context.Context, q RunsQuery) ([]Run, error) {

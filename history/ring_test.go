@@ -1,6 +1,8 @@
 package history
 
 import (
+	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -29,4 +31,82 @@ func TestRing_PrefersTheOwnersRecordOfARunToTheLeaders(t *testing.T) {
 	assert.Equal(t, []string{"2 failed", "3 crashed"}, kept(run("3", Crashed)), "the oldest is dropped")
 	assert.Equal(t, []string{"2 failed", "3 session lost"}, kept(run("3", LostSession)))
 	assert.Equal(t, []string{"1 crashed", "3 session lost"}, kept(run("1", Crashed)))
+}
+
+func TestRing_CountsShardsByTheirLastRun(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	g := NewRing(100)
+	add := func(fire, shard, attempt int, trigger uint64, how Outcome) {
+		r := Run{
+			Namespace: "billing", Group: "default", Job: "settle", Fire: at.Add(time.Duration(fire) * time.Second), Trigger: trigger, Shard: shard, Attempt: attempt, Instance: "a",
+			ID: fmt.Sprintf("%d/%d/%d/%d", fire, shard, trigger, attempt), Outcome: how,
+		}
+		require.NoError(t, g.Write(t.Context(), Batch{Runs: []Run{r}}))
+	}
+	add(0, 0, 1, 0, Succeeded)
+	add(0, 1, 2, 0, Succeeded) // the records of attempts may arrive in any order
+	add(0, 1, 1, 0, Failed)
+	add(0, 2, 1, 0, Crashed)
+	add(0, 3, 1, 0, "of a later version")
+	add(0, 3, 1, 12, Succeeded) // an operator's retry is a fire of its own
+	add(0, 4, 1, 0, Succeeded)
+	add(1, 0, 1, 0, TimedOut)
+	add(9, 0, 1, 0, Failed)
+	cells := func(q CellsQuery) (out []string) {
+		q.Job, q.Since, q.Until = "settle", at, at.Add(time.Second)
+		found, err := g.Reader("billing", "").Cells(t.Context(), q)
+		require.NoError(t, err)
+		for _, c := range found {
+			out = append(out, fmt.Sprintf("%d #%d from %d: %d %s at %d", c.Fire.Second(), c.Trigger, c.FirstShard, c.Shards, c.Outcome, c.Attempt))
+		}
+		return out
+	}
+	assert.Equal(t, []string{
+		"0 #0 from 0: 1 succeeded at 1", "0 #0 from 1: 1 succeeded at 2", "0 #0 from 2: 1 crashed at 1", "0 #0 from 3: 1 failed at 1", "0 #0 from 4: 1 succeeded at 1",
+		"0 #12 from 3: 1 succeeded at 1", "1 #0 from 0: 1 timed out at 1",
+	}, cells(CellsQuery{EndShard: 10}))
+	assert.Equal(t, []string{
+		"0 #0 from 0: 1 crashed at 1", "0 #0 from 0: 1 succeeded at 1", "0 #0 from 0: 1 succeeded at 2", "0 #0 from 3: 1 failed at 1", "0 #0 from 3: 1 succeeded at 1",
+		"0 #12 from 3: 1 succeeded at 1", "1 #0 from 0: 1 timed out at 1",
+	}, cells(CellsQuery{EndShard: 10, Width: 3}))
+	assert.Equal(t, []string{"0 #0 from 1: 1 crashed at 1", "0 #0 from 1: 1 failed at 1", "0 #0 from 1: 1 succeeded at 2", "0 #12 from 1: 1 succeeded at 1"},
+		cells(CellsQuery{FirstShard: 1, EndShard: 4, Width: 100}))
+	assert.Empty(t, cells(CellsQuery{}))
+}
+
+// A number in a cell is that of an attempt and an outcome, and of no other pair.
+func TestCell_HasItsLastRun(t *testing.T) {
+	for _, attempt := range []int{math.MinInt32, -1, 0, 1, 2, math.MaxInt32} {
+		for i, outcome := range cellOutcomes {
+			n := lastRunOf(&Run{Attempt: attempt, Outcome: outcome})
+			var c Cell
+			c.setLastRun(n)
+			assert.Equal(t, Cell{Attempt: attempt, Outcome: outcome}, c)
+			if i > 0 {
+				assert.Equal(t, n-1, lastRunOf(&Run{Attempt: attempt, Outcome: cellOutcomes[i-1]}))
+			}
+			if attempt < math.MaxInt32 {
+				assert.Less(t, n, lastRunOf(&Run{Attempt: attempt + 1, Outcome: Succeeded}), "a higher attempt counts more")
+			}
+		}
+	}
+	assert.LessOrEqual(t, len(cellOutcomes), cellOutcomeBase)
+}
+
+func TestRing_LatestFires(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	g := NewRing(100)
+	for n := range 5 {
+		for _, job := range []string{"settle", "export"} {
+			f := Fire{Namespace: "billing", Group: "default", Job: job, Fire: at.Add(time.Duration(n) * time.Second), Instance: "a", OK: int64(n)}
+			require.NoError(t, g.Write(t.Context(), Batch{Fires: []Fire{f}}))
+		}
+	}
+	latest, err := g.Reader("billing", "").LatestFires(t.Context(), []string{"settle", "none", "export", "settle"}, 2)
+	require.NoError(t, err)
+	require.Len(t, latest, 2)
+	for _, job := range []string{"settle", "export"} {
+		require.Len(t, latest[job], 2)
+		assert.EqualValues(t, []int64{4, 3}, []int64{latest[job][0].OK, latest[job][1].OK})
+	}
 }

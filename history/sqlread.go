@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"fmt"
 	"math"
+	"math/bits"
+	"slices"
 	"strings"
 	"time"
 )
@@ -59,26 +62,75 @@ func (r *sqlReader) Last(ctx context.Context, job string) ([]Run, error) {
 }
 
 func (r *sqlReader) Fires(ctx context.Context, q FiresQuery) ([]Fire, error) {
-	key := "namespace, grp, job, fire, trigger_no"
-	order := " ORDER BY fire DESC, trigger_no DESC"
-	instance := "''"
-	if q.ByInstance {
-		instance = "instance"
-		key += ", instance"
-		order += ", instance"
+	text, args := r.selectFires(q)
+	return queryRows(ctx, r.SQLStore, text, args, scanFire)
+}
+
+// fireSums are the columns of scanFire that sum up the rows of a fire.
+const fireSums = `max(shards), sum(ok), sum(failed), sum(unfinished), sum(crashed), sum(skipped), min(skipped_from), sum(repeated),
+	min(first_start), max(last_end), max(max_late_us), max(max_us), sum(sum_us),
+	max(ended_at), max(failed_shards), max(skipped_shards),
+	sum(skipped_misfire), sum(skipped_disabled), sum(skipped_unoffered), sum(skipped_expired), sum(skipped_overlap), sum(skipped_upstream),
+	sum(items_fetched), sum(items_processed)`
+
+// selectFires returns the query for fires.
+func (r *sqlReader) selectFires(q FiresQuery) (text string, args []any) {
+	condition := inGroup + " AND job = ? AND fire >= ?"
+	args = []any{r.namespace, r.group, cleanKey(q.Job, maxJob), r.since(q.Since)}
+	if !q.Until.IsZero() {
+		condition, args = condition+" AND fire <= ?", append(args, r.dialect.timeArgument(roundTime(q.Until)))
 	}
-	text := "SELECT namespace, grp, job, fire, trigger_no, " + instance + `, max(shards), sum(ok), sum(failed), sum(unfinished), sum(crashed), sum(skipped), min(skipped_from), sum(repeated),
-		min(first_start), max(last_end), max(max_late_us), max(max_us), sum(sum_us),
-		max(ended_at), max(failed_shards), max(skipped_shards),
-		sum(skipped_misfire), sum(skipped_disabled), sum(skipped_unoffered), sum(skipped_expired), sum(skipped_overlap), sum(skipped_upstream),
-		sum(items_fetched), sum(items_processed) FROM rota_fire_part` +
-		inGroup + " AND job = ? AND fire >= ?"
-	args := []any{r.namespace, r.group, cleanKey(q.Job, maxJob), r.since(q.Since)}
+	if q.Trigger != 0 {
+		condition, args = condition+" AND trigger_no = ?", append(args, int64(min(q.Trigger, math.MaxInt64)))
+	}
 	if !q.Covering.IsZero() {
 		at := r.dialect.timeArgument(roundTime(q.Covering))
-		text, args = text+" AND (fire = ? OR fire >= ? AND skipped_from <= ?)", append(args, at, at, at)
+		condition, args = condition+" AND (fire = ? OR fire >= ? AND skipped_from <= ?)", append(args, at, at, at)
 	}
-	return queryRows(ctx, r.SQLStore, text+" GROUP BY "+key+order+" LIMIT ?", append(args, limitOf(q.Limit)), scanFire)
+	args = append(args, limitOf(q.Limit))
+	if q.ByInstance || !q.Covering.IsZero() {
+		instance, key, order := "''", "namespace, grp, job, fire, trigger_no", " ORDER BY fire DESC, trigger_no DESC"
+		if q.ByInstance {
+			instance, key, order = "instance", key+", instance", order+", instance"
+		}
+		return "SELECT namespace, grp, job, fire, trigger_no, " + instance + ", " + fireSums + " FROM rota_fire_part" + condition + " GROUP BY " + key + order + " LIMIT ?", args
+	}
+	// The inner query walks the end of the primary key. Without it, MySQL and SQLite sum up all fires before they sort and limit them.
+	return "SELECT namespace, grp, job, fire, trigger_no, '', " + fireSums + ` FROM (
+		SELECT DISTINCT namespace AS of_namespace, grp AS of_grp, job AS of_job, fire AS of_fire, trigger_no AS of_trigger FROM rota_fire_part` + r.dialect.useIndex("PRIMARY") + condition + `
+		ORDER BY fire DESC, trigger_no DESC LIMIT ?) AS latest
+		JOIN rota_fire_part ON namespace = of_namespace AND grp = of_grp AND job = of_job AND fire = of_fire AND trigger_no = of_trigger
+		GROUP BY namespace, grp, job, fire, trigger_no ORDER BY fire DESC, trigger_no DESC`, args
+}
+
+// LatestFires reads the fires of up to 64 jobs by one statement. There are statements for 1, 2, 4 .. 64, so that a driver that caches
+// statements has few.
+func (r *sqlReader) LatestFires(ctx context.Context, jobs []string, n int) (map[string][]Fire, error) {
+	latest := map[string][]Fire{}
+	jobs = slices.Compact(slices.Sorted(slices.Values(jobs)))
+	for len(jobs) > 0 {
+		some := min(1<<(bits.Len(uint(len(jobs)))-1), 64)
+		var texts []string
+		var args []any
+		names := map[string]string{} // as they were passed, by the names in the table
+		for i, job := range jobs[:some] {
+			text, jobArgs := r.selectFires(FiresQuery{Job: job, Limit: n})
+			texts = append(texts, fmt.Sprintf("SELECT * FROM (%s) AS job%d", text, i))
+			args = append(args, jobArgs...)
+			names[cleanKey(job, maxJob)] = job
+		}
+		fires, err := queryRows(ctx, r.SQLStore, strings.Join(texts, " UNION ALL "), args, scanFire)
+		if err != nil {
+			return nil, err
+		}
+		sortFires(fires) // databases promise no order
+		for i := range fires {
+			job := names[fires[i].Job]
+			latest[job] = append(latest[job], fires[i])
+		}
+		jobs = jobs[some:]
+	}
+	return latest, nil
 }
 
 func scanFire(d Dialect, rows *sql.Rows) (f Fire, err error) {
@@ -107,6 +159,44 @@ func (r *sqlReader) RunsOfFire(ctx context.Context, job string, fire time.Time) 
 	runs, err := r.selectRuns(ctx, " AND job = ? AND fire = ?", cleanKey(job, maxJob), r.dialect.timeArgument(roundTime(fire)))
 	sortByShard(runs)
 	return runs, err
+}
+
+// RunsOfShards reads the runs of up to 64 shards by one statement, as LatestFires those of jobs.
+func (r *sqlReader) RunsOfShards(ctx context.Context, job string, fire time.Time, shards []int) (runs []Run, err error) {
+	shards = slices.Compact(slices.Sorted(slices.Values(shards)))
+	for len(shards) > 0 {
+		n := min(1<<(bits.Len(uint(len(shards)))-1), 64)
+		args := []any{cleanKey(job, maxJob), r.dialect.timeArgument(roundTime(fire))}
+		for _, shard := range shards[:n] {
+			args = append(args, fitInt32(shard))
+		}
+		some, err := r.selectRuns(ctx, " AND job = ? AND fire = ? AND shard IN (?"+strings.Repeat(",?", n-1)+")", args...)
+		if err != nil {
+			return nil, err
+		}
+		runs, shards = append(runs, some...), shards[n:]
+	}
+	sortByShard(runs)
+	return runs, nil
+}
+
+func (r *sqlReader) Cells(ctx context.Context, q CellsQuery) ([]Cell, error) {
+	q = q.normalized()
+	// A shard is counted once for a fire, by its last run.
+	text := "SELECT fire, trigger_no, first_shard, last_run, count(*) FROM (SELECT fire, trigger_no, shard - (shard - ?) % ? AS first_shard, max(" + r.dialect.lastRun() + `) AS last_run
+		FROM rota_run` + r.dialect.useIndex("rota_run_cell") + inGroup + ` AND job = ? AND fire >= ? AND fire <= ? AND shard >= ? AND shard < ?
+		GROUP BY fire, trigger_no, shard) AS last_runs GROUP BY fire, trigger_no, first_shard, last_run`
+	cells, err := queryRows(ctx, r.SQLStore, text, []any{
+		q.FirstShard, q.Width, r.namespace, r.group, q.Job, r.since(q.Since), r.since(q.Until), q.FirstShard, q.EndShard,
+	}, func(d Dialect, rows *sql.Rows) (c Cell, err error) {
+		var trigger, last int64
+		err = rows.Scan(timeColumn{d, &c.Fire}, &trigger, &c.FirstShard, &last, &c.Shards)
+		c.Trigger = uint64(trigger)
+		c.setLastRun(last)
+		return c, err
+	})
+	sortCells(cells)
+	return cells, err
 }
 
 func (r *sqlReader) Failures(ctx context.Context, q RunsQuery) ([]Run, error) {

@@ -164,11 +164,7 @@ func (s *SQLStore) oldestToKeep(ctx context.Context, step *trimStep) (any, bool,
 
 // from returns the table and the condition on the first columns of the index.
 func (t *trimStep) from(d Dialect) string {
-	hint := ""
-	if d == MySQL { // whose estimates after deletions often favour another index and a sort of the table
-		hint = " FORCE INDEX (" + t.index + ")"
-	}
-	return " FROM " + t.table + hint + " WHERE " + strings.Join(t.equal, " = ? AND ") + " = ?"
+	return " FROM " + t.table + d.useIndex(t.index) + " WHERE " + strings.Join(t.equal, " = ? AND ") + " = ?"
 }
 
 // deleteStatement returns the statement that deletes the first rows in the order of the index. Its last argument is

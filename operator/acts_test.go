@@ -180,29 +180,48 @@ func TestActs_CallsThatChangeNothingAreNone(t *testing.T) {
 	membertest.RunBubble(t, "and leave the records as they are", func(t *testing.T, g *membertest.Group) {
 		g.Start("a", coordtest.Def("job", 0, 4, ""))
 		op, _ := g.NewOperator()
-		for name, call := range map[string]func(context.Context) error{
-			"Resume": func(ctx context.Context) error { return op.Resume(ctx, "job") },
-			"Enable": func(ctx context.Context) error {
+		calls := map[string]func(context.Context, *operator.Operator) error{
+			"Resume": func(ctx context.Context, op *operator.Operator) error { return op.Resume(ctx, "job") },
+			"Enable": func(ctx context.Context, op *operator.Operator) error {
 				return op.Enable(ctx, operator.Scope{Job: "job", Shards: []int{1}, Hosts: []string{"h"}})
 			},
-			"Override":      func(ctx context.Context) error { return op.Override(ctx, "job", operator.Override{}) },
-			"Unretire":      func(ctx context.Context) error { return op.Unretire(ctx, "job") },
-			"ResumeGroup":   op.ResumeGroup,
-			"Undrain":       func(ctx context.Context) error { return op.Undrain(ctx, "a") },
-			"Enable of all": func(ctx context.Context) error { return op.Enable(ctx, operator.Scope{Instances: []string{"a"}}) },
-		} {
-			require.NoError(t, call(t.Context()), name)
+			"Override": func(ctx context.Context, op *operator.Operator) error {
+				return op.Override(ctx, "job", operator.Override{})
+			},
+			"Unretire":         func(ctx context.Context, op *operator.Operator) error { return op.Unretire(ctx, "job") },
+			"Unretire of none": func(ctx context.Context, op *operator.Operator) error { return op.Unretire(ctx, "nowhere") },
+			"ResumeGroup":      func(ctx context.Context, op *operator.Operator) error { return op.ResumeGroup(ctx) },
+			"Undrain":          func(ctx context.Context, op *operator.Operator) error { return op.Undrain(ctx, "a") },
+			"Enable of all": func(ctx context.Context, op *operator.Operator) error {
+				return op.Enable(ctx, operator.Scope{Instances: []string{"a"}})
+			},
+			"AcknowledgeLoss": func(ctx context.Context, op *operator.Operator) error { return op.AcknowledgeLoss(ctx) },
+		}
+		for name, call := range calls {
+			require.NoError(t, call(t.Context(), op), name)
+			require.ErrorIs(t, call(t.Context(), op.ReportingUnchanged()), operator.ErrUnchanged, name)
 			for _, job := range []string{"job", ""} {
 				acts, err := op.Acts(t.Context(), job)
 				require.NoError(t, err)
 				assert.Empty(t, acts, name)
 			}
 		}
+		reporting := op.As("kim", "").ReportingUnchanged()
+		require.NoError(t, reporting.Retire(t.Context(), "job"))
+		require.ErrorIs(t, reporting.Retire(t.Context(), "job"), operator.ErrUnchanged)
+		require.NoError(t, reporting.Unretire(t.Context(), "job"))
+		require.NoError(t, reporting.Pause(t.Context(), "job"))
+		require.NoError(t, reporting.Resume(t.Context(), "job"))
+		require.ErrorIs(t, reporting.Resume(t.Context(), "job"), operator.ErrUnchanged)
+		acts, err := op.Acts(t.Context(), "job")
+		require.NoError(t, err)
+		require.Len(t, acts, 4)
+		assert.Equal(t, "kim", acts[3].By)
 		require.NoError(t, op.Pause(t.Context(), "job"))
 		require.NoError(t, op.Resume(t.Context(), "job"))
 		require.NoError(t, op.Resume(t.Context(), "job"))
-		acts, err := op.Acts(t.Context(), "job")
+		acts, err = op.Acts(t.Context(), "job")
 		require.NoError(t, err)
-		assert.Len(t, acts, 2)
+		assert.Len(t, acts, 6)
 	})
 }

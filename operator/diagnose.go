@@ -3,9 +3,12 @@ package operator
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/rota-dev/rota/internal/group/diagnosis"
+	"github.com/rota-dev/rota/internal/parallel"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -86,6 +89,7 @@ const (
 	FindingStuck       FindingKind = "stuck"       // shards are blocked or frozen, or runs wait for a worker
 	FindingProblem     FindingKind = "problem"     // a plan names another problem
 	FindingLost        FindingKind = "lost"        // the store has lost records, see StoreLoss
+	FindingUndelivered FindingKind = "undelivered" // a receiver of package notify gets no messages
 )
 
 // Diagnose checks all records of the group. None of the states that it finds, such as a damaged record or
@@ -94,7 +98,7 @@ const (
 // Each directory is read at an instant of its own, so a state that is just changing may appear as a
 // finding. A finding that a second call repeats persists.
 //
-// The cost is one list for each directory of the group and for the claims of each member, and one read
+// The cost is one list for each directory of the group, for the claims of each member and for each receiver of messages, and one read
 // for each record that should exist and does not, up to 1000. Records that nothing refers to are not
 // found: the claims of an incarnation that no plan and no member record names, and the states that
 // shards have saved.
@@ -110,6 +114,9 @@ func (o *Operator) Diagnose(ctx context.Context) (Diagnosis, error) {
 	if err == nil { // lists leave out values that another program wrote
 		err = o.getEach(ctx, r.Snapshot, r.MissingCounterparts())
 	}
+	if err == nil {
+		r.Receivers, err = o.listReceivers(ctx)
+	}
 	if err != nil {
 		return Diagnosis{}, fmt.Errorf("diagnose: %w", err)
 	}
@@ -120,4 +127,29 @@ func (o *Operator) Diagnose(ctx context.Context) (Diagnosis, error) {
 		out.Findings = append(out.Findings, Finding{Severity(f.Severity), FindingKind(f.Kind), f.Job, f.Key, f.What, f.Do})
 	}
 	return out, nil
+}
+
+// listReceivers returns the receivers of messages that a process has, or had, in its configuration.
+func (o *Operator) listReceivers(ctx context.Context) (map[string]diagnosis.Receiver, error) {
+	records, err := o.reg.List(ctx, o.keys.Receivers(), registry.ReadOptions{})
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]diagnosis.Receiver, len(records.Entries))
+	var mu sync.Mutex
+	return all, parallel.Each(ctx, maxListings, records.Entries, func(ctx context.Context, e registry.Entry) error {
+		places, err := o.reg.List(ctx, o.keys.Sender(e.Key.Name()), registry.ReadOptions{})
+		if err != nil {
+			return err
+		}
+		var r diagnosis.Receiver
+		if r.Receiver, r.Err = record.DecodeReceiver(e.Value); r.Err != nil {
+			r.Receiver = nil
+		}
+		r.HasSender = slices.ContainsFunc(places.Entries, func(e registry.Entry) bool { return e.Key.Owned() }) // of the lock's holder
+		mu.Lock()
+		defer mu.Unlock()
+		all[e.Key.Name()] = r
+		return nil
+	})
 }

@@ -252,6 +252,25 @@ func putGroup(t testing.TB, s *memory.Server, jobs, instances int) {
 	}
 }
 
+func TestOperator_HasLiveInstance(t *testing.T) {
+	membertest.RunBubble(t, "follows the sessions of the group", func(t *testing.T, g *membertest.Group) {
+		has := func(group string) bool {
+			op, err := operator.New(g.NewEditor(), "test", group)
+			require.NoError(t, err)
+			has, err := op.HasLiveInstance(t.Context())
+			require.NoError(t, err)
+			return has
+		}
+		assert.False(t, has(""))
+		a := g.Start("a", coordtest.Def("job", 0, 1, ""))
+		assert.True(t, has(""))
+		assert.False(t, has("other"))
+		a.Abandon()
+		time.Sleep(time.Minute)
+		assert.False(t, has(""))
+	})
+}
+
 func TestOperator_GroupReadsDirectories(t *testing.T) {
 	for _, jobs := range []int{10, 10_000} {
 		if jobs > 10 && testing.Short() {

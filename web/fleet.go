@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+	"html/template"
 	"net/http"
 	"net/url"
 	"path"
@@ -67,7 +68,7 @@ func (c *Console) showFleet(w http.ResponseWriter, r *request) error {
 	b.Alerts, b.Note = all.Alerts, all.Note
 	b.addWrong(all.Jobs)
 	b.addStates(all.Jobs, query)
-	b.addPage(choose(all.Jobs, filter), query, c.times(r))
+	b.addStrips(c.strips(r, b.addPage(choose(all.Jobs, filter), query, c.times(r))))
 	if view.IsEmpty(&st) {
 		b.Note = "Nothing is stored of this group yet: start an instance, or check the namespace and the group."
 	}
@@ -157,8 +158,8 @@ func withQuery(query url.Values, name, value string) string {
 	return "?" + q.Encode()
 }
 
-// addPage adds the part of the jobs that the query asks for.
-func (b *fleetBody) addPage(jobs []view.Job, query url.Values, t view.Times) {
+// addPage adds the part of the jobs that the query asks for, and returns it.
+func (b *fleetBody) addPage(jobs []view.Job, query url.Values, t view.Times) []view.Job {
 	from, _ := strconv.Atoi(query.Get("from")) // anything else is the beginning
 	from = max(0, min(from, len(jobs)-1))
 	to := min(from+jobsOnPage, len(jobs))
@@ -170,13 +171,26 @@ func (b *fleetBody) addPage(jobs []view.Job, query url.Values, t view.Times) {
 		b.Older = withQuery(query, "from", strconv.Itoa(to))
 	}
 	if len(jobs) == 0 {
-		return
+		return nil
 	}
 	v := view.Jobs{Jobs: jobs[from:to]}
 	b.Table = screenOf(v.Screen, t, linkColumns(""))[0]
 	for i := range b.Table.Rows {
 		b.Table.Rows[i].ID = "job-" + v.Jobs[i].Job
 		b.Table.Rows[i].State = v.Jobs[i].State
+	}
+	return v.Jobs
+}
+
+// addStrips adds a column with the last fires of each job, if there is a history.
+func (b *fleetBody) addStrips(drawn map[string]template.HTML) {
+	if drawn == nil {
+		return
+	}
+	b.Table.Head = append(b.Table.Head, "LAST FIRES")
+	for i := range b.Table.Rows {
+		r := &b.Table.Rows[i]
+		r.Cells = append(r.Cells, text{Drawing: drawn[r.Cells[0].Text]})
 	}
 }
 

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"html/template"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -24,6 +25,8 @@ type jobBody struct {
 	Job, Why   string
 	State      string
 	Text       string
+	Strip      template.HTML
+	Grid       string
 	Sections   []section
 	Shards     section
 	MoreShards int
@@ -47,7 +50,8 @@ func (c *Console) showJob(w http.ResponseWriter, r *request) error {
 		}
 	}
 	here := url.PathEscape(st.Job) + "/" // relative to this page
-	b := jobBody{Job: st.Job, State: summary.State, Text: summary.Text, Why: here + "explain"}
+	b := jobBody{Job: st.Job, State: summary.State, Text: summary.Text, Why: here + "explain", Grid: here + "grid"}
+	b.Strip = c.strip(r, st, here)
 	detail := shown(r, view.JobDetailOf(*st, group, look.NextFires(st, nextOnPage), now))
 	links := linkColumns(rootOf(r))
 	b.Sections = screenOf(detail.Screen, c.times(r), links)

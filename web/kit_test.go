@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/history"
 	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/rotatest"
 	"github.com/rota-dev/rota/schedule"
@@ -33,6 +34,7 @@ type kit struct {
 	op      *operator.Operator
 	console *Console
 	user    User // who makes requests
+	history history.Reader
 }
 
 // onFleet calls f with the console of a fleet of two instances, half a minute after a fire of each minute. One job succeeds, one
@@ -47,13 +49,17 @@ func onFleet(t *testing.T, f func(k *kit)) {
 			{Name: "rebuild", Schedule: schedule.Every(time.Hour), Handler: ok},
 			{Name: hostile, Schedule: schedule.Every(time.Hour), Handler: ok},
 		}
+		ring := history.NewRing(1000)
+		recorder := history.New(ring, history.Options{})
+		defer func() { require.NoError(t, recorder.Shutdown(context.Background())) }()
+		fleet.Options.Observer = recorder.Observer()
 		a := fleet.Start("a", jobs...)
 		fleet.Start("b", jobs...)
 		fleet.Sleep(90 * time.Second)
 		op := a.Operator()
 		require.NoError(t, op.As("kim", "quarter "+hostile).Pause(context.Background(), "rebuild"))
 		fleet.Sleep(5 * time.Second)
-		k := &kit{T: t, fleet: fleet, op: op, user: User{Name: "lee", Role: Admin}}
+		k := &kit{T: t, fleet: fleet, op: op, user: User{Name: "lee", Role: Admin}, history: ring.Reader("rotatest", "")}
 		k.console = k.newConsole(Options{Acts: true})
 		defer k.console.Close()
 		f(k)
@@ -69,6 +75,7 @@ func (k *kit) newConsole(o Options) *Console {
 			return k.user, nil
 		}
 	}
+	o.History = k.history
 	o.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	c, err := New(k.op, o)
 	require.NoError(k, err)

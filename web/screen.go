@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+	"html/template"
 	"net/url"
 	"strings"
 	"time"
@@ -31,7 +32,10 @@ type row struct {
 }
 
 // text is a text that may be a link, and whose exact form may differ: relative times.
-type text struct{ Text, Exact, Link string }
+type text struct {
+	Text, Exact, Link string
+	Drawing           template.HTML // in place of the text
+}
 
 // screenOf returns a screen for a template. Each instant is shown relative to now; its exact form is that of the same screen with
 // absolute times. Links returns the address for a text of a column, "" for none.
@@ -80,7 +84,7 @@ func textOf(relative, exact, link string) text {
 	if exact == relative {
 		exact = ""
 	}
-	return text{relative, exact, link}
+	return text{Text: relative, Exact: exact, Link: link}
 }
 
 // jobLink returns the address of a job's page relative to the fleet's.

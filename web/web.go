@@ -17,11 +17,12 @@ import (
 	"github.com/rota-dev/rota/history"
 	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/web/internal/api"
+	"github.com/rota-dev/rota/web/internal/past"
 )
 
 // Options are the options of New. The zero value shows the fleet to this machine, and acts for nobody.
 type Options struct {
-	// History has what has ended: explanations and the HTTP API read it. Nil means that they know the records of the fleet only.
+	// History has what has ended. Nil means that the pages and the HTTP API know the records of the fleet only.
 	History history.Reader
 	// Authorize returns the user of a request. An error is answered with 401, and its text is logged and not shown. Nil gives the role
 	// Look to requests from loopback addresses to a loopback host, and refuses others.
@@ -35,6 +36,9 @@ type Options struct {
 	// Logger gets a line for each act and each request that fails in the console. Nil means slog.Default.
 	Logger *slog.Logger
 }
+
+// pastFor is how long the last fires of the jobs on a page are kept for all viewers: a history is a database.
+const pastFor = 2 * time.Second
 
 // Link is a link to a page elsewhere.
 type Link struct{ Name, URL string }
@@ -50,6 +54,7 @@ type Console struct {
 
 	statuses  *cache[*operator.Status]
 	diagnoses *cache[operator.Diagnosis]
+	pasts     *cache[map[string]past.Strip] // by the names of the jobs on a page
 }
 
 // New returns the console of the group that op is for. Close ends it; op stays the caller's.
@@ -66,6 +71,7 @@ func New(op *operator.Operator, o Options) (*Console, error) {
 	c := &Console{
 		op: op, options: o, feed: newFeed(op.Watch),
 		statuses: newCache[*operator.Status](readEvery, 256), diagnoses: newCache[operator.Diagnosis](10*time.Second, 1),
+		pasts: newCache[map[string]past.Strip](pastFor, 64),
 	}
 	c.handler = http.NewCrossOriginProtection().Handler(c.routes(c.newAPI()))
 	return c, nil

@@ -23,15 +23,19 @@ func TestPages(t *testing.T) {
 				"What is wrong", `href="jobs/export">export</a>`, "failing: shards 0-1", "rota explain export",
 				`href="jobs/settle"`, "paused by kim", "2 ok", "rotatest/default", `title="00:02:00Z"`,
 			},
-			"/?state=paused":                   {`href="jobs/rebuild"`},
-			"/?q=sett":                         {`href="jobs/settle"`},
-			"/jobs/settle":                     {"every 1m", `href="settle/explain"`, `href="settle/explain?shard=0"`, `href="settle/act/trigger"`, "led by a"},
-			"/jobs/export":                     {"failing", secret},
-			"/jobs/rebuild":                    {"by kim", "quarter"},
-			"/jobs/settle/explain":             {"Shards 0-1", "Shards 2-3", "What was checked", "defined: revision 0 is stored"},
-			"/jobs/export/explain":             {secret},
-			"/jobs/rebuild/explain":            {"paused", `href="act/resume?"`, "rota resume rebuild"},
-			"/jobs/export/explain?shard=1":     {"Shard 1", `href="act/retry?fire=2000-01-01T00%3A01%3A00Z&amp;shards=1"`},
+			"/?state=paused":                          {`href="jobs/rebuild"`},
+			"/?q=sett":                                {`href="jobs/settle"`},
+			"/jobs/settle":                            {"every 1m", `href="settle/explain"`, `href="settle/explain?shard=0"`, `href="settle/act/trigger"`, "led by a"},
+			"/jobs/export":                            {"failing", secret, "Last fires", "<svg", `href="export/grid"`, `href="export/fires/2000-01-01T00:01:00Z"`},
+			"/jobs/rebuild":                           {"by kim", "quarter"},
+			"/jobs/settle/explain":                    {"Shards 0-1", "Shards 2-3", "What was checked", "defined: revision 0 is stored"},
+			"/jobs/export/explain":                    {secret},
+			"/jobs/rebuild/explain":                   {"paused", `href="act/resume?"`, "rota resume rebuild"},
+			"/jobs/export/explain?shard=1":            {"Shard 1", `href="act/retry?fire=2000-01-01T00%3A01%3A00Z&amp;shards=1"`},
+			"/jobs/export/grid":                       {"<svg", "Shards and fires", "The same as a table", `fires/2000-01-01T00:01:00Z`},
+			"/jobs/export/grid?shards=1":              {"<svg"},
+			"/jobs/export/fires/2000-01-01T00:01:00Z": {"<svg", "The same as a table", "failed"},
+			"/jobs/export/fires/2000-01-01T00:01:00Z/shards/1": {"Shard 1", secret},
 			"/instances":                       {"leader", "instances/b/act/drain"},
 			"/decisions?job=settle":            {"settle", "a"},
 			"/acts?job=rebuild":                {"pause", "kim"},
@@ -75,6 +79,8 @@ func TestPages_HaveNoMarkupOfTheFleet(t *testing.T) {
 func TestRoutes(t *testing.T) {
 	paths := map[string]string{
 		"GET /{$}": "/", "GET /jobs/{job}": "/jobs/settle", "GET /jobs/{job}/explain": "/jobs/settle/explain", "GET /instances": "/instances",
+		"GET /jobs/{job}/grid": "/jobs/export/grid", "GET /jobs/{job}/fires/{fire}": "/jobs/export/fires/2000-01-01T00:01:00Z",
+		"GET /jobs/{job}/fires/{fire}/shards/{shard}": "/jobs/export/fires/2000-01-01T00:01:00Z/shards/1",
 		"GET /decisions": "/decisions", "GET /acts": "/acts", "GET /doctor": "/doctor", "GET /events": "/events",
 		"GET /act/{verb}": "/act/pause", "POST /act/{verb}": "/act/pause", "GET /jobs/{job}/act/{verb}": "/jobs/settle/act/pause",
 		"POST /jobs/{job}/act/{verb}": "/jobs/settle/act/pause", "GET /instances/{instance}/act/{verb}": "/instances/b/act/drain",
@@ -229,7 +235,8 @@ func TestActs_RefuseOtherSites(t *testing.T) {
 func TestLook_SeesNoErrors(t *testing.T) {
 	onFleet(t, func(k *kit) {
 		k.user.Role = Look
-		for _, path := range []string{"/", "/jobs/export", "/jobs/export/explain", "/jobs/export/explain?shard=1", "/doctor", "/decisions?job=export"} {
+		fire := "/jobs/export/fires/2000-01-01T00:01:00Z"
+		for _, path := range []string{"/", "/jobs/export", fire, fire + "/shards/1", "/jobs/export/grid", "/jobs/export/explain", "/jobs/export/explain?shard=1", "/doctor", "/decisions?job=export"} {
 			assert.NotContains(t, k.page(path), secret, path)
 		}
 		k.user.Role = Reveal

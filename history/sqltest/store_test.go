@@ -29,7 +29,33 @@ func requireEqualReaders(t *testing.T, want, got history.Reader) {
 		}
 		require.Equal(t, want, got, what)
 	}
+	for _, n := range []int{0, 3} {
+		jobs := []string{"settle", "export", "none", "export"}
+		wantLatest, err1 := want.LatestFires(ctx, jobs, n)
+		gotLatest, err2 := got.LatestFires(ctx, jobs, n)
+		compare("latest fires", wantLatest, gotLatest, err1, err2)
+	}
 	for _, job := range []string{"settle", "export", "none"} {
+		for _, q := range []history.CellsQuery{
+			{Job: job, Since: start, Until: start.Add(time.Hour), EndShard: 100},
+			{Job: job, Since: start, Until: start.Add(time.Hour), EndShard: 100, Width: 3},
+			{Job: job, Since: start.Add(2 * time.Second), Until: start.Add(5 * time.Second), FirstShard: 1, EndShard: 4, Width: 2},
+			{Job: job, Since: start, EndShard: 100},
+		} {
+			wantCells, err1 := want.Cells(ctx, q)
+			gotCells, err2 := got.Cells(ctx, q)
+			compare(fmt.Sprintf("cells %+v", q), wantCells, gotCells, err1, err2)
+		}
+		for _, q := range []history.FiresQuery{
+			{Job: job, Until: start.Add(4 * time.Second)},
+			{Job: job, Since: start.Add(2 * time.Second), Until: start.Add(4 * time.Second), Limit: 2},
+			{Job: job, Trigger: 1},
+			{Job: job, Trigger: 1<<64 - 1},
+		} {
+			wantFires, err1 := want.Fires(ctx, q)
+			gotFires, err2 := got.Fires(ctx, q)
+			compare(fmt.Sprintf("fires %+v", q), wantFires, gotFires, err1, err2)
+		}
 		wantLast, err1 := want.Last(ctx, job)
 		gotLast, err2 := got.Last(ctx, job)
 		compare("last runs", wantLast, gotLast, err1, err2)
@@ -57,6 +83,12 @@ func requireEqualReaders(t *testing.T, want, got history.Reader) {
 			}
 		}
 		for fire := range 8 {
+			for _, shards := range [][]int{nil, {3}, {4, 0, 3, 3, 77}} {
+				at := start.Add(time.Duration(fire) * time.Second)
+				wantRuns, err1 := want.RunsOfShards(ctx, job, at, shards)
+				gotRuns, err2 := got.RunsOfShards(ctx, job, at, shards)
+				compare(fmt.Sprintf("runs of fire %d, shards %v", fire, shards), wantRuns, gotRuns, err1, err2)
+			}
 			for trigger := range uint64(2) {
 				at := start.Add(time.Duration(fire) * time.Second)
 				wantRuns, err1 := want.Runs(ctx, job, at, trigger)
@@ -506,4 +538,64 @@ func TestStore_TrimReadsFewRowsOfMariaDB(t *testing.T) {
 		require.LessOrEqual(t, read()-before, 5000)
 	}
 	require.LessOrEqual(t, count(t, db, "SELECT count(*) FROM rota_run"), rows-8000)
+}
+
+// Queries for pages read about as many rows as a page shows: the sums of the last fires of jobs, and counts of the runs of its fires. The
+// number of rows in the tables does not matter.
+func TestStore_ReadsFewRowsOfMariaDB(t *testing.T) {
+	d := newDatabase(t, "MariaDB", history.MySQL)
+	db := d.migrated(t)
+	db.SetMaxOpenConns(1) // the counter is of a connection
+	d.exec(t, db, `INSERT INTO rota_fire_part (namespace, grp, job, fire, trigger_no, instance, part, shards, ok, failed, unfinished, crashed, skipped, repeated,
+		max_late_us, max_us, sum_us, failed_shards, skipped_shards)
+		SELECT 'billing', 'default', concat('job-', seq % 10), '2026-03-01' + interval floor(seq / 20) second, 0, if(seq % 20 < 10, 'a', 'b'), 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+		FROM seq_1_to_50000`)
+	d.exec(t, db, `INSERT INTO rota_run (namespace, grp, job, fire, run_id, instance, trigger_no, shard, shards, attempt, reason, fence, ended_at, took_us,
+		outcome, failure, error, output_tail, trace_id)
+		SELECT 'billing', 'default', 'job-3', '2026-03-01' + interval floor(seq / 1000) second, seq, 'a', 0, seq % 1000, 1000, 1, 'scheduled', seq,
+		'2026-03-01' + interval seq second, 0, 'succeeded', false, '', '', '' FROM seq_1_to_50000`)
+	d.exec(t, db, "ANALYZE TABLE rota_run, rota_fire_part")
+	r := d.store(t, db, history.SQLOptions{}).Reader("billing", "")
+	reads := func(condition string) int {
+		return count(t, db, "SELECT CAST(sum(variable_value) AS signed) FROM information_schema.session_status WHERE variable_name "+condition)
+	}
+	midnight := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		name string
+		most int
+		read func() (int, error)
+		want int
+	}{
+		{"fires", 1000, func() (int, error) {
+			fires, err := r.Fires(t.Context(), history.FiresQuery{Job: "job-3", Limit: 60})
+			return len(fires), err
+		}, 60},
+		{"fires before an instant", 1000, func() (int, error) {
+			fires, err := r.Fires(t.Context(), history.FiresQuery{Job: "job-3", Until: midnight.Add(1000 * time.Second), Limit: 60})
+			return len(fires), err
+		}, 60},
+		{"latest fires of eight jobs", 8000, func() (n int, err error) {
+			latest, err := r.LatestFires(t.Context(), []string{"job-0", "job-1", "job-2", "job-3", "job-4", "job-5", "job-6", "job-7"}, 60)
+			for _, fires := range latest {
+				n += len(fires)
+			}
+			return n, err
+		}, 480},
+		{"cells of two fires", 7000, func() (int, error) { // a row, and a row of the sums, for each run
+			cells, err := r.Cells(t.Context(), history.CellsQuery{Job: "job-3", Since: midnight.Add(30 * time.Second), Until: midnight.Add(31 * time.Second), EndShard: 1000, Width: 16})
+			return len(cells), err
+		}, 126},
+		{"runs of three shards", 1500, func() (int, error) {
+			runs, err := r.RunsOfShards(t.Context(), "job-3", midnight.Add(30*time.Second), []int{1, 500, 999})
+			return len(runs), err
+		}, 3},
+	} {
+		before := reads("LIKE 'Handler_read%'")
+		n, err := c.read()
+		require.NoError(t, err, c.name)
+		require.Equal(t, c.want, n, c.name)
+		after := reads("LIKE 'Handler_read%'")
+		t.Logf("%s: %d reads", c.name, after-before)
+		require.LessOrEqual(t, after-before, c.most, c.name)
+	}
 }

@@ -85,10 +85,12 @@ type Verb struct {
 	// Confirm returns what is about to happen, to complete "This will ...". It is nil if the act can be taken back.
 	Confirm func(Request) string
 	// Do checks the request and acts. Act.By and Act.Reason are those of Operator.As.
-	Do func(context.Context, *operator.Operator, Request) (view.Done, error)
+	Do doFunc
 
 	check func(Request) error // what Fields cannot express; nil for most
 }
+
+type doFunc = func(context.Context, *operator.Operator, Request) (view.Done, error)
 
 // FieldError is an argument that is missing or wrong. It is an operator.ErrInvalidArgument.
 type FieldError struct {

@@ -44,16 +44,16 @@ func NoteDrain(ctx context.Context, op *operator.Operator, instance string) stri
 	return noteMissing(ctx, op, []string{instance}, "the drain holds for its start")
 }
 
-// noteAbsent names what a request disables or enables and does not exist, as after a typing error.
-func noteAbsent(ctx context.Context, op *operator.Operator, r *Request) string {
+// noteAbsent names what s has and does not exist, as after a typing error.
+func noteAbsent(ctx context.Context, op *operator.Operator, s *operator.Scope) string {
 	var notes []string
-	if len(r.Shards) > 0 {
-		if st, err := op.Status(ctx, r.Job); err == nil && slices.Max(r.Shards) >= st.Shards {
-			notes = append(notes, fmt.Sprintf("%s has the shards 0 to %d", r.Job, st.Shards-1))
+	if len(s.Shards) > 0 {
+		if st, err := op.Status(ctx, s.Job); err == nil && slices.Max(s.Shards) >= st.Shards {
+			notes = append(notes, fmt.Sprintf("%s has the shards 0 to %d", s.Job, st.Shards-1))
 		}
 	}
 	for _, note := range []string{
-		noteMissing(ctx, op, r.Instances, "this holds for its start"), noteMissingHosts(ctx, op, r.Hosts),
+		noteMissing(ctx, op, s.Instances, "this holds for its start"), noteMissingHosts(ctx, op, s.Hosts),
 	} {
 		if note != "" {
 			notes = append(notes, note)

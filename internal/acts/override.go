@@ -30,7 +30,7 @@ var overrideKeys = []Field{
 	{Name: "on_crash", Kind: Choice, Label: "After a crash", Choices: textsOf(executor.RerunElsewhere, executor.CountAsFailed)},
 	{Name: "on_misfire", Kind: Text, Label: "After a misfire", Help: "run once, skip missed, or run all with a limit, as run all 100"},
 	{Name: "max_attempts", Kind: Number, Label: "Attempts at most"},
-	{Name: "on_overlap", Kind: Choice, Label: "If a run lasts until the next fire", Choices: textsOf(executor.WaitForRun, executor.SkipOverlapping, executor.CancelRunning)},
+	{Name: "on_overlap", Kind: Choice, Label: "If a run lasts until the next fire", Help: "the default is to wait", Choices: textsOf(executor.SkipOverlapping, executor.CancelRunning)},
 	{Name: "catchup_window", Kind: Duration, Label: "Catchup window"},
 	{Name: "retry", Kind: Pairs, Label: "Retries of failed runs", Help: "max, initial, factor and others; they replace all of the definition's"},
 	{Name: "tracking", Kind: Choice, Label: "Tracking", Choices: textsOf(executor.TrackRuns, executor.TrackClaims)},

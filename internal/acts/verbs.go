@@ -1,6 +1,7 @@
 package acts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,11 +47,11 @@ var verbs = []Verb{
 	}},
 	{Name: "resume", On: OnJob, Short: "End the pause of the job", Do: resume},
 	{
-		Name: "disable", On: OnJob, Short: "Prevent shards, instances or hosts from starting runs of the job until they are enabled", Do: disable,
+		Name: "disable", On: OnJob, Short: "Prevent shards, instances or hosts from starting runs of the job until they are enabled", Do: disable(jobScope),
 		Fields: []Field{scopeShards, instancesField, hostsField},
 	},
 	{
-		Name: "enable", On: OnJob, Short: "Let disabled shards, instances or hosts run the job again", Do: enable,
+		Name: "enable", On: OnJob, Short: "Let disabled shards, instances or hosts run the job again", Do: enable(jobScope),
 		Fields: []Field{scopeShards, instancesField, hostsField},
 	},
 	{
@@ -85,8 +86,8 @@ var verbs = []Verb{
 		Confirm: func(Request) string { return "pause all jobs of the group" },
 	},
 	{Name: "resume", On: OnGroup, Short: "End the pause of the group; jobs that are paused themselves stay paused", Do: resumeGroup},
-	{Name: "disable", On: OnGroup, Short: "Prevent instances or hosts from running jobs until they are enabled", Fields: []Field{instancesField, hostsField}, Do: disable},
-	{Name: "enable", On: OnGroup, Short: "Let disabled instances or hosts run jobs again", Fields: []Field{instancesField, hostsField}, Do: enable},
+	{Name: "disable", On: OnGroup, Short: "Prevent instances or hosts from running jobs until they are enabled", Fields: []Field{instancesField, hostsField}, Do: disable(groupScope)},
+	{Name: "enable", On: OnGroup, Short: "Let disabled instances or hosts run jobs again", Fields: []Field{instancesField, hostsField}, Do: enable(groupScope)},
 	{Name: "acknowledge", On: OnGroup, Short: "End the report that the store has lost records", Do: acknowledge},
 	{Name: "drain", On: OnInstance, Short: "Move all shards away from the instance, also after its restart, until undrain", Do: drain},
 	{Name: "undrain", On: OnInstance, Short: "Revert drain: the instance may own shards again", Do: undrain},
@@ -205,50 +206,55 @@ func resumeGroup(ctx context.Context, op *operator.Operator, _ Request) (view.Do
 	return said("resumed the group"), err
 }
 
-// scope returns what disable and enable are about.
-func (r *Request) scope() operator.Scope {
+func jobScope(r *Request) operator.Scope {
 	return operator.Scope{Job: r.Job, Shards: r.Shards, Instances: r.Instances, Hosts: r.Hosts}
 }
 
-func disable(ctx context.Context, op *operator.Operator, r Request) (view.Done, error) {
-	if err := op.Disable(ctx, r.scope()); err != nil {
-		return view.Done{}, err
-	}
-	d := said("disabled %s", describeScope(&r))
-	d.Note = noteAbsent(ctx, op, &r)
-	return d, nil
+func groupScope(r *Request) operator.Scope {
+	return operator.Scope{Instances: r.Instances, Hosts: r.Hosts}
 }
 
-func enable(ctx context.Context, op *operator.Operator, r Request) (view.Done, error) {
-	err := op.ReportingUnchanged().Enable(ctx, r.scope())
-	d := said("enabled %s", describeScope(&r))
-	if errors.Is(err, operator.ErrUnchanged) {
-		d, err = unchanged("%s: not disabled, nothing changed", describeScope(&r)), nil
+func disable(scopeOf func(*Request) operator.Scope) doFunc {
+	return func(ctx context.Context, op *operator.Operator, r Request) (view.Done, error) {
+		s := scopeOf(&r)
+		if err := op.Disable(ctx, s); err != nil {
+			return view.Done{}, err
+		}
+		d := said("disabled %s", describeScope(&s))
+		d.Note = noteAbsent(ctx, op, &s)
+		return d, nil
 	}
-	if err != nil {
-		return view.Done{}, err
-	}
-	d.Note = noteAbsent(ctx, op, &r)
-	return d, nil
 }
 
-// describeScope names the shards, instances and hosts of a request, and its job.
-func describeScope(r *Request) string {
+func enable(scopeOf func(*Request) operator.Scope) doFunc {
+	return func(ctx context.Context, op *operator.Operator, r Request) (view.Done, error) {
+		s := scopeOf(&r)
+		err := op.ReportingUnchanged().Enable(ctx, s)
+		d := said("enabled %s", describeScope(&s))
+		if errors.Is(err, operator.ErrUnchanged) {
+			d, err = unchanged("%s: not disabled, nothing changed", describeScope(&s)), nil
+		}
+		if err != nil {
+			return view.Done{}, err
+		}
+		d.Note = noteAbsent(ctx, op, &s)
+		return d, nil
+	}
+}
+
+// describeScope names the shards, instances and hosts of s, and its job.
+func describeScope(s *operator.Scope) string {
 	var parts []string
-	if len(r.Shards) > 0 {
-		parts = append(parts, view.ShardsText(r.Shards))
+	if len(s.Shards) > 0 {
+		parts = append(parts, view.ShardsText(s.Shards))
 	}
-	for _, i := range r.Instances {
+	for _, i := range s.Instances {
 		parts = append(parts, "instance "+i)
 	}
-	for _, h := range r.Hosts {
+	for _, h := range s.Hosts {
 		parts = append(parts, "host "+h)
 	}
-	of := r.Job
-	if of == "" {
-		of = "all jobs"
-	}
-	return strings.Join(parts, ", ") + " for " + of
+	return strings.Join(parts, ", ") + " for " + cmp.Or(s.Job, "all jobs")
 }
 
 func reset(ctx context.Context, op *operator.Operator, r Request) (view.Done, error) {

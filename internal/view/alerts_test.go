@@ -92,7 +92,7 @@ func TestCheck_WarnsOfTwoClocksThatDiffer(t *testing.T) {
 func TestJob_NextShowsAFireThatIsDue(t *testing.T) {
 	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	for overdue, want := range map[time.Duration]string{time.Second: "in 2s", 58 * time.Second: "due 58s", 2 * time.Minute: "late 2m"} {
-		j := jobOf(&operator.JobSummary{Shards: 1, NextFire: now.Add(2 * time.Second), Overdue: now.Add(-overdue)}, now, LateAfter)
+		j := JobOf(&operator.JobSummary{Shards: 1, NextFire: now.Add(2 * time.Second), Overdue: now.Add(-overdue)}, now, LateAfter)
 		assert.Equal(t, want, j.next(Times{Now: now, Mode: "relative"}))
 	}
 }

@@ -113,7 +113,7 @@ func CheckOf(st operator.GroupStatus, l CheckLimits) Check {
 	}
 	var bad []Job
 	for i := range st.Jobs {
-		j := jobOf(&st.Jobs[i], st.At, l.MaxLate)
+		j := JobOf(&st.Jobs[i], st.At, l.MaxLate)
 		if !chosen[j.Job] {
 			continue
 		}

@@ -66,7 +66,7 @@ func JobsPage(st operator.GroupStatus, f JobsFilter, from, to int) (v Jobs, tota
 			if v.Jobs == nil { // a job has a kilobyte, so that copies of a growing list are its main cost
 				v.Jobs = make([]Job, 0, min(to-from, len(st.Jobs)-i))
 			}
-			v.Jobs = append(v.Jobs, jobOf(&st.Jobs[i], st.At, LateAfter))
+			v.Jobs = append(v.Jobs, JobOf(&st.Jobs[i], st.At, LateAfter))
 		}
 		total++
 	}
@@ -87,7 +87,8 @@ func (f JobsFilter) selects(j *operator.JobSummary, now time.Time) bool {
 	return f.State == "" || inState(j, f.State, now, LateAfter)
 }
 
-func jobOf(j *operator.JobSummary, now time.Time, lateAfter time.Duration) Job {
+// JobOf returns a job as lists show it. Its oldest due fire is late once it has been due for longer than lateAfter.
+func JobOf(j *operator.JobSummary, now time.Time, lateAfter time.Duration) Job {
 	states := statesOf(j, now, lateAfter)
 	return Job{*j, states[0], states, describeState(j, states)}
 }

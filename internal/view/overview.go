@@ -54,7 +54,7 @@ func (t *Tally) Overview(st operator.GroupStatus, removed []string, maxJobs int)
 			v.States[JobStates[gravity]] = len(jobs)
 		}
 		for _, j := range jobs[:min(len(jobs), maxJobs-len(v.Jobs))] {
-			v.Jobs = append(v.Jobs, jobOf(&j.JobSummary, st.At, LateAfter))
+			v.Jobs = append(v.Jobs, JobOf(&j.JobSummary, st.At, LateAfter))
 		}
 	}
 	return v

@@ -28,7 +28,7 @@ func overviewOfAll(st operator.GroupStatus, maxJobs int) Overview {
 			v.Running += st.Jobs[i].Running
 			add(&v.Counts, st.Jobs[i].Counts)
 			if len(v.Jobs) < maxJobs {
-				v.Jobs = append(v.Jobs, jobOf(&st.Jobs[i], st.At, LateAfter))
+				v.Jobs = append(v.Jobs, JobOf(&st.Jobs[i], st.At, LateAfter))
 			}
 		}
 	}

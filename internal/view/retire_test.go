@@ -22,7 +22,7 @@ func TestRetiring_IsNoAlarm(t *testing.T) {
 	assert.Empty(t, v.Alerts)
 	assert.Equal(t, "retiring by kim", v.Jobs[0].describe())
 	j.RetiredBy.By = ""
-	without := jobOf(&j, now, time.Minute)
+	without := JobOf(&j, now, time.Minute)
 	assert.Equal(t, "retiring", without.describe())
 	check := CheckOf(st, CheckLimits{MaxLate: time.Minute})
 	assert.Equal(t, CheckOK, check.Code, check.Reasons)

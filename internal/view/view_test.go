@@ -196,7 +196,7 @@ func TestJobs_DescribesSeveralStatesAtOnce(t *testing.T) {
 		"paused, " + problem:                                  {Shards: 4, Problem: problem, Paused: true, HeldBy: by},
 		"web-1 expired":                                       {Shards: 4, Expired: 1, ExpiredOwners: []string{"web-1"}, Disabled: 1},
 	} {
-		v := jobOf(&j, time.Now(), LateAfter)
+		v := JobOf(&j, time.Now(), LateAfter)
 		assert.Equal(t, want, v.describe())
 	}
 }

@@ -47,6 +47,7 @@ const (
 	Stuck       Kind = "stuck"       // shards or runs wait for long
 	Problem     Kind = "problem"     // the plan names another problem
 	Lost        Kind = "lost"        // the store has lost records
+	Undelivered Kind = "undelivered" // a receiver gets no messages
 )
 
 // Finding is something that an operator should know.
@@ -83,6 +84,7 @@ func Diagnose(r *Records) []Finding {
 	d.checkWaitingTriggers()
 	d.checkLateFires()
 	d.checkRetiring()
+	d.checkReceivers()
 	slices.SortStableFunc(d.findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(b.Severity, a.Severity), strings.Compare(string(a.Kind), string(b.Kind)),
 			strings.Compare(a.Job, b.Job), strings.Compare(string(a.Key), string(b.Key)), strings.Compare(a.What, b.What))

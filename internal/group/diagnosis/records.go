@@ -16,6 +16,8 @@ type Records struct {
 	*snapshot.Snapshot
 	Now     record.Instant
 	Compile due.Compiler // nil: definitions are not compiled
+
+	Receivers map[string]Receiver // by name
 }
 
 // Incarnations returns the incarnations that the records name, sorted: those of the snapshot, and those that the leader

@@ -32,7 +32,11 @@ var reach = []struct {
 	{"executor/...", []string{"registry", "schedule", "operator", "coordinator/...", "executor/...", "internal/group/...", "internal/contain", "internal/count", "internal/firelist", "internal/heap", "internal/jobname", "internal/mutex", "internal/record", "internal/scheduletext", "internal/shardset", "internal/texthash"}},
 	{"history/sqltest", nil},
 	{"web/browsertest", nil},
-	{"handler", []string{"executor", "registry", "internal/contain", "internal/mutex", "github.com/robfig/cron/v3"}},
+	{"handler", []string{"executor", "registry", "internal/contain", "internal/httprules", "internal/mutex", "github.com/robfig/cron/v3"}},
+	{"notify", []string{
+		"registry", "lock", "operator", "executor", "internal/contain", "internal/count", "internal/httprules", "internal/mutex",
+		"internal/record", "internal/view",
+	}},
 	{"history", []string{"executor", "internal/contain", "internal/heap", "internal/mutex"}},
 	{"rotatest", []string{"registry", "registry/memory", "schedule", "operator", "coordinator", "executor", "internal/onecpu", "internal/record", "internal/shardset"}},
 
@@ -60,16 +64,16 @@ var reach = []struct {
 	{"internal/view", []string{"registry", "operator", "history", "internal/count", "internal/shell"}},
 	{"internal/look", []string{"registry", "schedule", "operator", "executor", "history", "internal/view"}},
 	{"internal/acts", []string{"schedule", "operator", "executor", "internal/count", "internal/instant", "internal/record", "internal/shardset", "internal/view"}},
+	{"internal/acts", []string{"operator", "internal/view"}},
 	{"internal/...", []string{"registry"}},
 	{"cmd/...", []string{
-		"registry/...", "schedule", "operator", "coordinator", "coordinator/strategy", "executor", "handler", "history", "rotaprom", "internal/...", "cmd/rota/internal/...", "cmd/rota/rotacmd",
+		"registry/...", "schedule", "operator", "coordinator", "coordinator/strategy", "executor", "handler", "history", "notify", "rotaprom", "internal/...", "cmd/rota/internal/...", "cmd/rota/rotacmd",
 		"conformance/child",
 		"github.com/prometheus/client_golang/...", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.yaml.in/yaml/v3", "go.yaml.in/yaml/v4",
 		"golang.org/x/term", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5/...", "modernc.org/sqlite",
 	}},
-	{"web/...", []string{"registry", "operator", "history", "internal/...", "web/internal/..."}},
+	{"web/...", []string{"registry", "schedule", "operator", "executor", "history", "internal/...", "web/..."}},
 	{"rotaprom", []string{"executor", "registry", "github.com/prometheus/client_golang/..."}},
-	{"web/...", []string{"registry", "schedule", "operator", "history", "internal/acts", "internal/shell", "internal/view", "web/..."}},
 	{"rotaotel", []string{"executor", "go.opentelemetry.io/otel/..."}},
 	{"examples/settlement", []string{"registry/...", "schedule", "executor", "modernc.org/sqlite"}},
 	// Examples show user code, which cannot import internal packages.

@@ -91,7 +91,7 @@ The codes of check are those of Nagios.`,
 	addTo(root, groupLook, dump.Command(s))
 	addTo(root, groupAct, act.Commands(s)...)
 	addTo(root, groupAct, dump.RestoreCommand(s))
-	addTo(root, groupRun, serve.RunCommand(s.Schemes, s.Clock), serve.ValidateCommand(s.Schemes), dev.Command())
+	addTo(root, groupRun, serve.RunCommand(s.Schemes, s.Clock), serve.ValidateCommand(s.Schemes), serve.NotifyCommand(s), dev.Command())
 	addTo(root, groupRun, demo.Commands(s.Schemes)...)
 	addTo(root, groupRun, importing.Command())
 	root.AddCommand(contextCommand(s), versionCommand())

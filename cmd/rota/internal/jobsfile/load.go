@@ -49,6 +49,7 @@ type File struct {
 	Namespace, Group string
 	Registry         Registry
 	History          History
+	Notify           Notify
 	Jobs             []Job // in the order of the file
 	// Warnings are values that are too short to be masked.
 	Warnings []string
@@ -102,6 +103,7 @@ func load(r *reader, content []byte, host Host) *File {
 		b.addJob(&s.Jobs[i])
 	}
 	b.checkDefinitions(s.Jobs)
+	b.notify(&s.Notify, s.Jobs)
 	return b.file
 }
 
@@ -200,7 +202,11 @@ func defaultsFields() []field[jobSpec] {
 	all := slices.Clone(jobFields())
 	for i, f := range all {
 		if !f.inDefaults {
-			all[i] = refused[jobSpec](f.name, "has no default: each job has its own")
+			rule := "has no default: each job has its own"
+			if f.name == "notify" {
+				rule = "has its default at notify.default"
+			}
+			all[i] = refused[jobSpec](f.name, rule)
 		}
 		all[i].with = nil // the others apply to those jobs that have the keys
 	}
@@ -329,8 +335,10 @@ func applyDefaults(r *reader, jobs []jobSpec) {
 }
 
 // hasProblemBelow reports whether a key or a part of its value has a problem.
-func (r *reader) hasProblemBelow(path string) bool {
-	return slices.ContainsFunc(r.problems, func(p Problem) bool {
+func (r *reader) hasProblemBelow(path string) bool { return hasProblemBelow(r.problems, path) }
+
+func hasProblemBelow(problems []Problem, path string) bool {
+	return slices.ContainsFunc(problems, func(p Problem) bool {
 		rest, ok := strings.CutPrefix(p.Key, path)
 		return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 	})

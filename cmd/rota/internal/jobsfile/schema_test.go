@@ -78,7 +78,7 @@ func TestSchema_AcceptsGoodFiles(t *testing.T) {
 // beyondSchema are the bad files all of whose problems are of rules that only Load knows: those of
 // package executor, those that depend on the host, and those about the form of the YAML.
 var beyondSchema = []string{
-	"alias", "default-for-some-jobs", "history-credentials", "history-file", "history-lines", "history-tilde", "history-user", "history-url", "long-texts", "merge-key", "program-missing", "quartz-text", "registry-credentials", "tag", "templates",
+	"alias", "default-for-some-jobs", "history-credentials", "history-file", "history-lines", "history-tilde", "history-user", "history-url", "long-texts", "merge-key", "notify-addresses", "program-missing", "quartz-text", "registry-credentials", "tag", "templates",
 }
 
 func TestSchema_RejectsBadFiles(t *testing.T) {
@@ -105,6 +105,10 @@ func reference() string {
 	addTable(&b, "Keys of `registry.tls`", registryTLSFields())
 	addTable(&b, "Keys of `history`", historyFields())
 	addTable(&b, "Keys of `history.tls`", registryTLSFields())
+	addTable(&b, "Keys of `notify`", notifyFields())
+	addTable(&b, "Keys of a receiver", receiverFields())
+	addTable(&b, "Keys of `webhook`", webhookFields())
+	addTable(&b, "Keys of `mail`", mailFields())
 	return b.String()
 }
 

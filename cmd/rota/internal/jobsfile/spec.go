@@ -16,6 +16,7 @@ type fileSpec struct {
 	Group     string
 	Registry  Registry
 	History   History
+	Notify    notifySpec
 	Defaults  jobSpec
 	Jobs      []jobSpec // in the order of the file
 }
@@ -54,6 +55,7 @@ type jobSpec struct {
 	Strategy                string
 	Tracking                executor.Tracking
 	StartPaused             bool
+	Notify                  *[]string // nil: those of notify.default
 	Revision                *int
 
 	path   string

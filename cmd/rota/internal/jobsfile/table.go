@@ -55,6 +55,8 @@ func fileFields() []field[fileSpec] {
 			"The store: `memory` for a single process, `etcd://HOST:PORT,...` or `zk://HOST:PORT,...`; a map if it needs credentials or TLS. Flag `--registry` and `ROTA_REGISTRY` go first."),
 		key("history", historyShape(), func(f *fileSpec) *History { return &f.History }, "none",
 			"Where each process records the runs that have ended: `sqlite:FILE`, `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE`, or `jsonl:FILE` for lines of JSON; a relative FILE is relative to the directory of this file; a map if it needs a password or other settings."),
+		key("notify", notifyShape(), func(f *fileSpec) *notifySpec { return &f.Notify }, "none",
+			"The receivers of messages when jobs fail, are late, have no owner, or have recovered."),
 		key("defaults", defaultsShape(), func(f *fileSpec) *jobSpec { return &f.Defaults }, "none",
 			"Keys of jobs, for each job that does not have them and to which they apply. The variables of `env` are merged, other values are replaced as a whole."),
 		key("jobs", jobsShape(), func(f *fileSpec) *[]jobSpec { return &f.Jobs }, "",
@@ -253,6 +255,8 @@ func makeJobFields() []field[jobSpec] {
 		key("strategy", oneOf(strategies()...), func(s *j) *string { return &s.Strategy }, "`sticky`", "How shards are assigned to instances.").allowInDefaults(),
 		key("tracking", policy[executor.Tracking]([]string{"runs", "claims"}, "^(runs|claims)$"),
 			func(s *j) *executor.Tracking { return &s.Tracking }, "`runs`", "How much of each run is recorded. `claims` costs fewer commits, and no run is made again after a crash.").onlyWith(withFires...).allowInDefaults(),
+		key("notify", pointer(receiverNamesShape()), func(s *j) **[]string { return &s.Notify }, "that of `notify.default`",
+			"The receivers of messages about the job. `[]` means none."),
 		key("start_paused", boolean(), func(s *j) *bool { return &s.StartPaused }, "`false`", "A new job waits until it is resumed."),
 		key("revision", pointer(number(0)), func(s *j) **int { return &s.Revision }, "that of the file", "The revision of this job."),
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/jobsfile"
 	"github.com/rota-dev/rota/cmd/rota/internal/secret"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/notify"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
 	"github.com/rota-dev/rota/rotaprom"
@@ -32,6 +33,7 @@ type server struct {
 	ex     *executor.Executor
 	// measured is the registry with its metrics.
 	measured *rotaprom.Registry
+	notifier *notify.Notifier // nil until a file has receivers; a reload may start it
 
 	// The loop of serve has these, and the one reload that it has begun.
 	file      *jobsfile.File
@@ -176,6 +178,10 @@ func jobsOf(f *jobsfile.File) (all []executor.Job) {
 func (s *server) serve(ctx context.Context) error {
 	running, drain := context.WithCancel(context.WithoutCancel(ctx))
 	defer drain()
+	defer s.stopNotifier() // which drain ends
+	if err := s.startNotifier(running, s.file.Notify); err != nil {
+		return err
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- s.ex.Run(running) }()
 	interrupted := ctx.Done()
@@ -272,6 +278,9 @@ func (s *server) reload(ctx context.Context, now *jobsfile.File) *jobsfile.File 
 	if err != nil {
 		s.log.Error("file not reloaded: the jobs stay as they are", "file", s.options.file, "error", err)
 		return nil
+	}
+	if err := s.reloadNotifier(ctx, now.Notify, next.Notify); err != nil { // not for settings, which the file has been checked for
+		s.log.Error("receivers of messages not reloaded: they stay as they are", "error", err)
 	}
 	for _, j := range now.Jobs {
 		if slices.Contains(c.removed, j.Name) {

@@ -1,0 +1,144 @@
+package web
+
+import (
+	"html/template"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/rota-dev/rota/internal/view"
+	"github.com/rota-dev/rota/operator"
+	"github.com/rota-dev/rota/web/internal/draw"
+	"github.com/rota-dev/rota/web/internal/past"
+)
+
+// links returns the links of drawings on a page from which base leads to the directory of the job. The chosen zone stays.
+func links(r *request, base string) draw.Links {
+	l := draw.Links{Base: base}
+	if zone := r.URL.Query().Get("zone"); zone != "" {
+		l.Query = url.Values{"zone": {zone}}.Encode()
+	}
+	return l
+}
+
+// showGrid shows the last fires of a job by ranges of shards.
+func (c *Console) showGrid(w http.ResponseWriter, r *request) error {
+	st, err := c.status(r.PathValue("job"))
+	if err != nil {
+		return err
+	}
+	of, err := draw.ParseRange(r.URL.Query().Get("shards"))
+	if err != nil {
+		return problemf(http.StatusBadRequest, "The shards are %q, and not a range such as 0-63.", r.URL.Query().Get("shards"))
+	}
+	until, err := instantOf(r.URL.Query().Get("until"))
+	if err != nil {
+		return problemf(http.StatusBadRequest, "The instant is %q; write it as 2026-01-31T03:00:00Z.", r.URL.Query().Get("until"))
+	}
+	ctx, cancel := call(r)
+	defer cancel()
+	g, err := past.ReadGrid(ctx, c.options.History, st, past.GridQuery{Of: of, Until: until})
+	if err != nil {
+		return err
+	}
+	b := draw.GridPageOf(g, c.options.History != nil, links(r, ""), c.times(r))
+	c.render(w, r, http.StatusOK, "grid", page{Title: "Fires of " + st.Job, Group: c.group(), Body: b})
+	return nil
+}
+
+// showFire shows a fire or a trigger with its shards.
+func (c *Console) showFire(w http.ResponseWriter, r *request) error {
+	st, q, err := c.fireOf(r)
+	if err != nil {
+		return err
+	}
+	q.From, _ = strconv.Atoi(r.URL.Query().Get("from")) // anything else is the beginning
+	q.From = max(0, q.From)
+	ctx, cancel := call(r)
+	defer cancel()
+	f, found, err := past.ReadFire(ctx, c.options.History, st, q)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return problemf(http.StatusNotFound, "Nothing is on record of this fire of %s.", st.Job)
+	}
+	b := draw.FirePageOf(f, c.options.History != nil, links(r, "../"), c.times(r))
+	c.render(w, r, http.StatusOK, "fire", page{Title: st.Job + ": " + b.Name.Text, Group: c.group(), Body: b})
+	return nil
+}
+
+// showRun shows the attempts of a shard for a fire or a trigger.
+func (c *Console) showRun(w http.ResponseWriter, r *request) error {
+	st, q, err := c.fireOf(r)
+	if err != nil {
+		return err
+	}
+	shard, err := strconv.Atoi(r.PathValue("shard"))
+	if err != nil || shard < 0 {
+		return problemf(http.StatusNotFound, "The shard is %q, not a number.", r.PathValue("shard"))
+	}
+	ctx, cancel := call(r)
+	defer cancel()
+	run, found, err := past.ReadRun(ctx, c.options.History, st, q, shard)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return problemf(http.StatusNotFound, "Nothing is on record of shard %d for this fire of %s.", shard, st.Job)
+	}
+	b := draw.RunPageOf(run, c.options.History != nil, links(r, "../../../"), c.times(r))
+	c.render(w, r, http.StatusOK, "run", page{Title: st.Job + ", shard " + strconv.Itoa(shard), Group: c.group(), Body: b})
+	return nil
+}
+
+// fireOf returns the job and the fire of an address.
+func (c *Console) fireOf(r *request) (*operator.Status, past.FireQuery, error) {
+	q := past.FireQuery{Job: r.PathValue("job"), Reveal: r.user.Role >= Reveal, Now: time.Now()}
+	var err error
+	if q.Fire, q.Trigger, err = draw.ParseFireName(r.PathValue("fire")); err != nil {
+		return nil, q, problemf(http.StatusNotFound, "%q is neither an instant nor a trigger.", r.PathValue("fire"))
+	}
+	st, err := c.status(q.Job)
+	return st, q, err
+}
+
+// strip draws the last fires of a job for its page. A history that fails costs no more than the strip.
+func (c *Console) strip(r *request, st *operator.Status, base string) template.HTML {
+	ctx, cancel := call(r)
+	defer cancel()
+	s, err := past.ReadStrips(ctx, c.options.History, []operator.JobSummary{st.Summary()})
+	if err != nil {
+		c.options.Logger.Warn("the console cannot read the history", "path", r.URL.Path, "err", err)
+		return ""
+	}
+	return draw.Strip(s[st.Job], links(r, base), c.times(r))
+}
+
+// strips draws the last fires of the jobs on a page of the fleet, by their names. They are read for all viewers at once.
+func (c *Console) strips(r *request, jobs []view.Job) map[string]template.HTML {
+	if c.options.History == nil {
+		return nil
+	}
+	var summaries []operator.JobSummary
+	key := ""
+	for i := range jobs {
+		summaries = append(summaries, jobs[i].JobSummary)
+		key += jobs[i].Job + "\n"
+	}
+	read, err := c.pasts.get(key, func() (map[string]past.Strip, error) {
+		ctx, cancel := callAlone()
+		defer cancel()
+		return past.ReadStrips(ctx, c.options.History, summaries)
+	})
+	if err != nil {
+		c.options.Logger.Warn("the console cannot read the history", "path", r.URL.Path, "err", err)
+		return nil
+	}
+	drawn := make(map[string]template.HTML, len(read))
+	for name, s := range read {
+		drawn[name] = draw.BriefStrip(s, links(r, jobLink(name)+"/"), c.times(r))
+	}
+	return drawn
+}

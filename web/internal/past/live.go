@@ -1,0 +1,69 @@
+package past
+
+import (
+	"time"
+
+	"github.com/rota-dev/rota/operator"
+	"github.com/rota-dev/rota/schedule"
+)
+
+// Live is what the records of the fleet say of the current fires of a job. Its zero value says nothing.
+type Live struct {
+	Shards int // of the job
+	// ownFires reports that the fires of each shard count from the ends of its runs, so a fire is usually of one shard.
+	ownFires bool
+	// LastFire is the latest scheduled fire that was claimed or skipped for any shard; running and pending are the numbers of shards
+	// that run, and whose run is to be made again.
+	LastFire         time.Time
+	running, pending int
+	failures         []operator.Failure // oldest first
+
+	// The rest is known for a single job only.
+	claimedTo []time.Time // by shard
+	runs      []liveRuns
+	again     []operator.Runs
+}
+
+// liveRuns are runs of an instance.
+type liveRuns struct {
+	operator.Runs
+	instance string
+}
+
+// LiveOf returns what the status of a job says.
+func LiveOf(st *operator.Status) Live {
+	v := Live{Shards: max(st.Shards, len(st.PerShard)), ownFires: countsEnds(st.Schedule), failures: st.Failures, again: st.Reruns}
+	v.claimedTo = make([]time.Time, len(st.PerShard))
+	for i := range st.PerShard {
+		s := &st.PerShard[i]
+		v.claimedTo[i] = s.LastFire
+		if s.LastFire.After(v.LastFire) {
+			v.LastFire = s.LastFire
+		}
+	}
+	for i := range st.Members {
+		for _, r := range st.Members[i].Running {
+			v.runs = append(v.runs, liveRuns{r, st.Members[i].Instance})
+			v.running += len(r.Shards)
+		}
+	}
+	for _, r := range st.Reruns {
+		v.pending += len(r.Shards)
+	}
+	return v
+}
+
+// LiveOfSummary returns what the summary of a job in a group says.
+func LiveOfSummary(j *operator.JobSummary) Live {
+	v := Live{Shards: j.Shards, ownFires: countsEnds(j.Schedule), LastFire: j.LastFire, running: j.Running, pending: j.Reruns}
+	if !j.LastFailure.At.IsZero() {
+		v.failures = []operator.Failure{j.LastFailure}
+	}
+	return v
+}
+
+// countsEnds reports whether the fires of a schedule count from the ends of runs. A schedule of a later version may not be readable.
+func countsEnds(text string) bool {
+	s, err := schedule.Parse(text)
+	return err == nil && s.CountsEnds()
+}
