@@ -43,6 +43,14 @@ func (a formAct) page() string {
 	return "acts"
 }
 
+// target returns the page that shows the answer.
+func (a formAct) target() string {
+	if a.on == acts.OnGroup {
+		return ""
+	}
+	return a.page()
+}
+
 // path returns the address of the form.
 func (a formAct) path() string {
 	switch a.on {
@@ -65,13 +73,14 @@ func formActs(st operator.GroupStatus) []formAct {
 		{on: acts.OnJob, name: "mail", verb: "retry", values: map[string]string{"fire": instant(jobIn(st, "mail").LastFailure.Fire)}, answer: "mail", recorded: "retry"},
 		{on: acts.OnJob, name: "settle", verb: "retry", values: map[string]string{"fire": instant(now.Truncate(time.Hour))}, answer: "no failed run", refused: true},
 		{on: acts.OnJob, name: "settle", verb: "backfill", values: map[string]string{"from": instant(now.Add(-50 * time.Hour)), "to": instant(now), "parallel": "2"}, answer: "Backfills 2 fires of settle", recorded: "backfill"},
-		{on: acts.OnJob, name: "settle", verb: "backfill", values: map[string]string{"from": instant(now), "to": instant(now)}, answer: "the window is empty", refused: true},
+		{on: acts.OnJob, name: "settle", verb: "stop-backfills", answer: "of settle"},
+		{on: acts.OnJob, name: "settle", verb: "backfill", values: map[string]string{"from": instant(now), "to": instant(now)}, answer: "has no fire", refused: true},
 		{on: acts.OnJob, name: "export", verb: "cancel", answer: "Cancelled export", recorded: "cancel"},
 		{on: acts.OnJob, name: "tenants", verb: "disable", values: map[string]string{"shards": "3,5-6"}, answer: "Disabled", recorded: "disable"},
 		{on: acts.OnJob, name: "tenants", verb: "enable", values: map[string]string{"shards": "3,5-6,42"}, answer: "Enabled", recorded: "enable"},
 		{on: acts.OnJob, name: "tenants", verb: "disable", values: map[string]string{"shards": "9-"}, answer: "9-", refused: true},
-		{on: acts.OnJob, name: "settle", verb: "override", values: map[string]string{"schedule": "cron 0 5 * * *"}, answer: "Overrides schedule of settle", recorded: "override"},
-		{on: acts.OnJob, name: "settle", verb: "override", values: map[string]string{"clear": "yes"}, answer: "Took the override of settle back", recorded: "override"},
+		{on: acts.OnJob, name: "settle", verb: "override", values: map[string]string{"fields": "timeout=2h"}, answer: "timeout", recorded: "override"},
+		{on: acts.OnJob, name: "settle", verb: "override", values: map[string]string{"clear_all": "yes"}, answer: "settle", recorded: "override"},
 		{on: acts.OnJob, name: "settle", verb: "reset", answer: "Reset settle", recorded: "reset"},
 		{on: acts.OnJob, name: oddJob, verb: "pause", answer: "Paused " + oddJob, recorded: "pause"},
 		{on: acts.OnJob, name: oddJob, verb: "retire", answer: "Retires " + oddJob, recorded: "retire"},
@@ -79,7 +88,9 @@ func formActs(st operator.GroupStatus) []formAct {
 		{on: acts.OnJob, name: "settle", verb: "forget", answer: "in use", refused: true},
 		{on: acts.OnGroup, verb: "pause", answer: "Paused all jobs", recorded: "pause"},
 		{on: acts.OnGroup, verb: "resume", answer: "Resumed the group", recorded: "resume"},
-		{on: acts.OnGroup, verb: "acknowledge", answer: "Acknowledged the loss"},
+		{on: acts.OnGroup, verb: "acknowledge", answer: "No loss of records is on record"},
+		{on: acts.OnGroup, verb: "disable", values: map[string]string{"hosts": "host-3"}, answer: "host-3", recorded: "host-3"},
+		{on: acts.OnGroup, verb: "enable", values: map[string]string{"hosts": "host-3"}, answer: "host-3", recorded: "host-3"},
 		{on: acts.OnInstance, name: "web-3", verb: "drain", answer: "Drains web-3", recorded: "web-3"},
 		{on: acts.OnInstance, name: "web-3", verb: "undrain", answer: "Undrained web-3", recorded: "web-3"},
 	}
@@ -150,7 +161,7 @@ func (f *fleet) actByForm(t *testing.T, b *tab, at string, a formAct) {
 	}
 	assert.EqualValues(t, http.StatusOK, status)
 	address, _, _ := strings.Cut(b.location(), "?")
-	assert.Equal(t, at+a.page(), address)
+	assert.Equal(t, at+a.target(), address)
 	assert.Contains(t, b.text("[role=status]"), a.answer)
 	after := f.actsOn(t, a)
 	if a.recorded == "" {

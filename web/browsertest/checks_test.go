@@ -19,7 +19,7 @@ import (
 func quote(s string) string { return strconv.QuoteToASCII(s) }
 
 // describe is a function of JavaScript that names an element for a message.
-const describe = `const describe = e => e.tagName.toLowerCase() + (e.id ? "#" + e.id : "") + (e.className ? "." + e.className : "") +
+const describe = `const describe = e => e.tagName.toLowerCase() + (e.id ? "#" + e.id : "") + (e.getAttribute("class") ? "." + e.getAttribute("class") : "") +
 	(e.getAttribute("href") ? "[href=" + e.getAttribute("href") + "]" : "") + (e.name ? "[name=" + e.name + "]" : "") +
 	" " + JSON.stringify((e.innerText ?? "").trim().slice(0, 40));`
 
@@ -29,7 +29,9 @@ func checkWidth(b *tab) []string {
 	return eval[[]string](b, `(() => {`+describe+`
 		const root = document.documentElement;
 		if (root.scrollWidth <= root.clientWidth) return [];
-		const wide = [...document.body.querySelectorAll("*")].filter(e => e.getBoundingClientRect().right > root.clientWidth + 1);
+		const scrolls = e => e && (getComputedStyle(e).overflowX !== "visible" || scrolls(e.parentElement));
+		const wide = [...document.body.querySelectorAll("*")].filter(e => !scrolls(e) &&
+			(e.getBoundingClientRect().right > root.clientWidth + 1 || e.scrollWidth > e.clientWidth && e.clientWidth > 0));
 		return ["the page is " + root.scrollWidth + " px wide, the window " + root.clientWidth, ...wide.slice(0, 5).map(describe)];
 	})()`)
 }

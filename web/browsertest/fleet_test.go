@@ -21,6 +21,7 @@ import (
 
 	"github.com/rota-dev/rota/conformance/child"
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/history"
 	"github.com/rota-dev/rota/internal/test/testserver/servertest"
 	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
@@ -100,6 +101,7 @@ type fleet struct {
 	kill func(instance string)
 	// stopStore stops the store until the returned function is called.
 	stopStore func() (resume func())
+	history   history.Reader // nil if there is none
 }
 
 // startFleet starts a fleet that ends with the test.
@@ -119,11 +121,14 @@ func startFleet(t testing.TB) *fleet {
 }
 
 func startInMemory(t testing.TB) *fleet {
-	server := memory.New()
+	server, ring := memory.New(), history.NewRing(1000)
 	for name := range members {
 		ex, err := executor.New(server.Client(name), namespace, memberOptions(name))
 		require.NoError(t, err)
 		require.NoError(t, ex.Register(jobs()...))
+		recorder := history.New(ring, history.Options{Namespace: namespace, Instance: name})
+		t.Cleanup(func() { _ = recorder.Shutdown(context.Background()) })
+		ex.Observe(recorder.Observer())
 		require.NoError(t, ex.Start(t.Context()))
 		t.Cleanup(func() {
 			ended, cancel := context.WithCancel(context.Background())
@@ -135,7 +140,7 @@ func startInMemory(t testing.TB) *fleet {
 		server.Partition(name)
 		server.Expire(name)
 	}
-	return &fleet{op: newOperator(t, server.Client("console")), kill: kill, stopStore: server.Pause}
+	return &fleet{op: newOperator(t, server.Client("console")), kill: kill, stopStore: server.Pause, history: ring.Reader(namespace, "default")}
 }
 
 // memberVariable makes this binary an instance of a fleet.
@@ -212,6 +217,12 @@ func (f *fleet) bringAbout(t testing.TB) {
 			jobIn(st, "report").Counts.Succeeded == 1 && slices.Equal(jobIn(st, "mail").Failing, []int{1}) &&
 			jobIn(st, "export").Running == 1 && jobIn(st, "rebuild").Paused
 	})
+	if f.history != nil {
+		require.Eventually(t, func() bool {
+			failures, err := f.history.Failures(t.Context(), history.RunsQuery{})
+			return err == nil && len(failures) == 3
+		}, time.Minute, 10*time.Millisecond, "history has the failed runs")
+	}
 }
 
 // jobIn returns the summary of a job.
@@ -255,6 +266,7 @@ const prefix = "/ops/rota/"
 func (f *fleet) mount(t testing.TB, role web.Role, wrap ...func(http.Handler) http.Handler) string {
 	t.Helper()
 	console, err := web.New(f.op, web.Options{
+		History:   f.history,
 		Authorize: func(*http.Request) (web.User, error) { return web.User{Name: "kim", Role: role}, nil },
 		Acts:      true,
 		Logger:    slog.New(slog.NewTextHandler(io.Discard, nil)),

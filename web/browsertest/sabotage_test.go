@@ -70,6 +70,7 @@ var sabotages = []struct {
 	{name: "a dialog", script: `alert(1)`, check: (*tab).takeReports, want: "dialog: 1"},
 
 	{name: "a wide table", old: "<h1>", new: `<table class="wide"><tr><td>a</td></tr></table><h1>`, style: ".wide { width: 700px }", look: look{phone: true}, check: checkWidth, want: "table.wide"},
+	{name: "a long line", old: "<h1>", new: "<pre>" + strings.Repeat("archive", 20) + "</pre><h1>", look: look{phone: true}, check: checkWidth, want: "pre "},
 	{name: "a long name", old: "<h1>", new: "<h1>" + strings.Repeat("archive", 20), look: look{phone: true}, check: checkWidth, want: "390"},
 
 	{name: "a field without a label", old: "<label>Reason <input name=\"reason\"></label>", new: `<input name="reason">`, check: checkAxe, want: "label"},
