@@ -11,8 +11,9 @@ if one fails. It ends with a table of how each backend did in the conformance su
 can go on for any time draw few seeds; --long draws many.
 
 It needs Go and a C compiler (for the race detector). It fetches everything else into caches:
-etcd is built; ZooKeeper, Quartz, Java, PostgreSQL and MariaDB are the system's or come from
-apt-get, which only downloads them: nothing is installed and no privileges are needed.
+etcd is built; ZooKeeper, Quartz, Java, PostgreSQL, MariaDB and Chromium are the system's or come
+from apt-get, which only downloads them; axe-core comes from npm. Nothing is installed and no
+privileges are needed.
 
   --quick   only what needs no server, without the longest tests: the registry in memory, the
             decisions, the loops, the executor, the suite. Under two minutes on two cores, if go
@@ -31,7 +32,10 @@ These environment variables replace what would be fetched:
   ROTA_ZOOKEEPER_CLASSPATH  jars of ZooKeeper and its dependencies, separated by ':'; tested with 3.8
   ROTA_JAVA                 a java binary; tested with 17. By default JAVA_HOME, then PATH
   ROTA_QUARTZ_CLASSPATH     jars of Quartz and slf4j, separated by ':'; tested with 2.3.2
-  ROTA_IGNORE_SYSTEM        if not empty, the system's Java, ZooKeeper, Quartz and etcd are not used
+  ROTA_CHROMIUM             a chromium binary; tested with 148
+  ROTA_AXE                  the script of axe-core; tested with 4.14
+  ROTA_IGNORE_SYSTEM        if not empty, the system's Java, ZooKeeper, Quartz, etcd and Chromium are
+                            not used
   XDG_CACHE_HOME            the directory of caches, by default ~/.cache; rota/ in it is ours
 END
 }
@@ -90,7 +94,7 @@ work=$(mktemp -d)
 trap 'chmod -R u+w "$work" && rm -rf "$work"' EXIT # go makes its modules read-only
 if $fresh; then
 	export GOMODCACHE=$work/mod GOCACHE=$work/build XDG_CACHE_HOME=$work/other ROTA_IGNORE_SYSTEM=1
-	unset ROTA_ETCD ROTA_ZOOKEEPER_CLASSPATH ROTA_JAVA ROTA_QUARTZ_CLASSPATH
+	unset ROTA_ETCD ROTA_ZOOKEEPER_CLASSPATH ROTA_JAVA ROTA_QUARTZ_CLASSPATH ROTA_CHROMIUM ROTA_AXE
 fi
 export ROTA_CONFORMANCE_REPORT=$work/reports
 mkdir "$ROTA_CONFORMANCE_REPORT"

@@ -75,3 +75,10 @@ func (c *cache[V]) drop(key string) {
 	defer c.mu.Unlock()
 	delete(c.entries, key)
 }
+
+// dropAll has the next get of each key call again. A call in progress may have begun before the change that is the reason.
+func (c *cache[V]) dropAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.entries)
+}

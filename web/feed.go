@@ -28,7 +28,8 @@ var errClosed = errors.New("the console is closed")
 // feed is the state of the group, which all viewers share. Its watches begin with the first request and end a while after the
 // last one, so that a console that nobody looks at costs the store nothing.
 type feed struct {
-	watch func(context.Context) (*operator.GroupView, error)
+	watch    func(context.Context) (*operator.GroupView, error)
+	onChange func() // called before readers learn of another snapshot; nil for none
 
 	mu       sync.Mutex
 	ctx      context.Context // ends with the feed
@@ -121,8 +122,10 @@ func (f *feed) run() {
 	ctx, cancel := context.WithTimeout(f.ctx, callTimeout)
 	view, err := f.watch(ctx)
 	cancel()
+	var changed <-chan struct{}
 	f.mu.Lock()
 	if err == nil {
+		changed = view.Changed() // before Status, to miss no change
 		f.status = view.Status()
 	}
 	f.view = view
@@ -134,7 +137,8 @@ func (f *feed) run() {
 		return
 	}
 	defer view.Close()
-	for f.isUsed() && f.take(view) {
+	for ok := true; ok && f.isUsed(); {
+		changed, ok = f.take(view, changed)
 	}
 	f.mu.Lock()
 	f.view = nil
@@ -142,32 +146,36 @@ func (f *feed) run() {
 	f.mu.Unlock()
 }
 
-// take waits for the time of another snapshot and takes it. It returns false when the view has ended.
-func (f *feed) take(view *operator.GroupView) bool {
-	changed := view.Changed()
+// take waits for the time of another snapshot and takes it. It returns the channel of the next change, and false when the view has
+// ended.
+func (f *feed) take(view *operator.GroupView, changed <-chan struct{}) (next <-chan struct{}, ok bool) {
 	soon, late := time.NewTimer(readEvery), time.NewTimer(readAtLeast)
 	defer soon.Stop()
 	defer late.Stop()
 	select {
 	case <-soon.C:
 	case <-f.ctx.Done():
-		return false
+		return nil, false
 	}
 	select {
 	case <-changed:
 	case <-late.C:
 	case <-f.ctx.Done():
-		return false
+		return nil, false
 	}
 	err := view.Err()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.fail(err); err != nil {
-		return false
+		return nil, false
 	}
+	next = view.Changed()
 	f.status = view.Status()
+	if f.onChange != nil {
+		f.onChange()
+	}
 	f.publish()
-	return true
+	return next, true
 }
 
 // fail keeps an error, or nil after a success. The mutex is held.

@@ -56,7 +56,7 @@
 				const status = b.querySelector("#live");
 				if (status) status.textContent = live.textContent;
 				const said = a.querySelector(".said"), to = b.querySelector("h1");
-				if (said && to) to.after(document.importNode(said, true)); // until the viewer leaves the page
+				if (said && to && !b.querySelector(".said")) to.after(document.importNode(said, true)); // until the viewer leaves the page
 				patch(a, b);
 			}
 			say("Followed.");
@@ -74,9 +74,10 @@
 	const listen = () => {
 		if (stream) return;
 		stream = new EventSource(root + "events");
-		stream.onmessage = () => { refresh(); if (others) others.postMessage(0); };
+		const refreshAll = () => { refresh(); if (others) others.postMessage(0); };
+		stream.onmessage = refreshAll;
 		stream.onopen = () => { say("Followed."); clearInterval(poll); poll = 0; };
-		stream.onerror = () => { if (!poll) poll = setInterval(refresh, 5000); };
+		stream.onerror = () => { if (!poll) poll = setInterval(refreshAll, 5000); };
 	};
 	if (navigator.locks) navigator.locks.request("rota " + new URL(root, location.href).pathname, () => { listen(); return new Promise(() => {}); });
 	else listen();

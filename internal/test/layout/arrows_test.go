@@ -31,6 +31,7 @@ var reach = []struct {
 	{"schedule", []string{"internal/firelist", "internal/jobname", "internal/scheduletext", "internal/texthash", "github.com/robfig/cron/v3"}}, // knows no fleet
 	{"executor/...", []string{"registry", "schedule", "operator", "coordinator/...", "executor/...", "internal/group/...", "internal/contain", "internal/count", "internal/firelist", "internal/heap", "internal/jobname", "internal/mutex", "internal/record", "internal/scheduletext", "internal/shardset", "internal/texthash"}},
 	{"history/sqltest", nil},
+	{"web/browsertest", nil},
 	{"handler", []string{"executor", "registry", "internal/contain", "internal/httprules", "internal/mutex", "github.com/robfig/cron/v3"}},
 	{"notify", []string{
 		"registry", "lock", "operator", "executor", "internal/contain", "internal/count", "internal/httprules", "internal/mutex",

@@ -1,6 +1,6 @@
 // Command testrun implements parts of test.sh in Go:
 //
-//	testrun provision    provisions the servers, so that no test waits for it
+//	testrun provision    provisions the servers and the browser, so that no test waits for it
 //	testrun table DIR    prints the results that conformance.Run reported in DIR, and fails
 //	                     if a run failed or did not finish
 package main
@@ -29,18 +29,22 @@ func main() {
 func run(ctx context.Context, out io.Writer, args []string) error {
 	switch {
 	case len(args) == 1 && args[0] == "provision":
-		return provisionServers(ctx, out)
+		return provisionAll(ctx, out)
 	case len(args) == 2 && args[0] == "table":
 		return printTable(out, args[1])
 	}
 	return errors.New("usage: testrun provision | testrun table DIR")
 }
 
-// provisionServers provisions one server after the other, since each step uses all CPUs
+// provisionAll provisions one after the other, since each step uses all CPUs
 // or the network.
-func provisionServers(ctx context.Context, out io.Writer) error {
+func provisionAll(ctx context.Context, out io.Writer) error {
+	chromium := func(ctx context.Context, out io.Writer) (string, error) {
+		b, err := provision.Chromium(ctx, out)
+		return b.Path, err
+	}
 	for _, get := range []func(context.Context, io.Writer) (string, error){
-		provision.Java, provision.ClassPath, provision.Quartz, provision.Etcd,
+		provision.Java, provision.ClassPath, provision.Quartz, provision.Etcd, chromium, provision.Axe,
 	} {
 		if _, err := get(ctx, out); err != nil {
 			return err

@@ -18,14 +18,19 @@ func Packages(ctx context.Context, log io.Writer, what string, packages ...strin
 	return cachedPackagesWith(ctx, log, what, packages, listMissing, relink)
 }
 
-// Environment returns the environment of a program of the packages below root, in which it finds its libraries. An empty
-// root is the system.
-func Environment(root string) []string {
+// Environment returns the environment of a program of the packages below root, in which it finds its libraries: those of the
+// architecture, and of directories there. An empty root is the system.
+func Environment(root string, directories ...string) []string {
 	if root == "" {
 		return os.Environ()
 	}
 	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH] + "-linux-gnu"
-	return append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Join(root, "usr/lib", arch)+":"+filepath.Join(root, "lib", arch))
+	libraries := filepath.Join(root, "usr/lib", arch)
+	path := []string{libraries, filepath.Join(root, "lib", arch)}
+	for _, d := range directories {
+		path = append(path, filepath.Join(libraries, d))
+	}
+	return append(os.Environ(), "LD_LIBRARY_PATH="+strings.Join(path, ":"))
 }
 
 // lister returns packages to extract beside the given ones.

@@ -12,7 +12,7 @@ import (
 
 // noOverrides clears the environment variables that override defaults.
 func noOverrides(t *testing.T) {
-	for _, v := range []string{EtcdVariable, ClassPathVariable, JavaVariable, IgnoreSystemVariable, "JAVA_HOME"} {
+	for _, v := range []string{EtcdVariable, ClassPathVariable, JavaVariable, ChromiumVariable, AxeVariable, IgnoreSystemVariable, "JAVA_HOME"} {
 		t.Setenv(v, "")
 	}
 }
@@ -22,18 +22,30 @@ func TestOverrides(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	t.Setenv(EtcdVariable, file)
 	t.Setenv(JavaVariable, file)
+	t.Setenv(ChromiumVariable, file)
+	t.Setenv(AxeVariable, file)
 	t.Setenv(ClassPathVariable, "a.jar:b.jar")
 
 	_, err := Etcd(t.Context(), nil)
 	require.ErrorContains(t, err, EtcdVariable)
 	_, err = Java(t.Context(), nil)
 	require.ErrorContains(t, err, JavaVariable)
+	_, err = Chromium(t.Context(), nil)
+	require.ErrorContains(t, err, ChromiumVariable)
+	_, err = Axe(t.Context(), nil)
+	require.ErrorContains(t, err, AxeVariable)
 
 	write(t, file, "")
 	got, err := Etcd(t.Context(), nil)
 	require.NoError(t, err)
 	require.Equal(t, file, got)
 	got, err = Java(t.Context(), nil)
+	require.NoError(t, err)
+	require.Equal(t, file, got)
+	browser, err := Chromium(t.Context(), nil)
+	require.NoError(t, err)
+	require.Equal(t, file, browser.Path)
+	got, err = Axe(t.Context(), nil)
 	require.NoError(t, err)
 	require.Equal(t, file, got)
 	got, err = ClassPath(t.Context(), nil)
@@ -52,6 +64,9 @@ func TestFailures_NameWhatIsMissingAndWhatOverridesIt(t *testing.T) {
 	_, err = Java(t.Context(), nil)
 	require.ErrorContains(t, err, "apt-get")
 	require.ErrorContains(t, err, JavaVariable)
+	_, err = Chromium(t.Context(), nil)
+	require.ErrorContains(t, err, "apt-get")
+	require.ErrorContains(t, err, ChromiumVariable)
 
 	t.Chdir(t.TempDir())
 	_, err = Etcd(t.Context(), nil)
