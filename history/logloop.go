@@ -11,9 +11,9 @@ import (
 const (
 	// logTimeout bounds a call of LogSink.WriteLogs. Records wait for it.
 	logTimeout = 5 * time.Second
-	// logRefusals is how often the write of one piece alone fails until it is dropped. It may be the sink that is away:
-	// that few lines are lost then is better than that a piece which the sink refuses holds up the others.
-	logRefusals = 3
+	// refusedLog is for how long the write of one piece alone fails until it is dropped. The sink may be away: that few lines are
+	// lost then is better than that a piece which the sink refuses holds up the others.
+	refusedLog = 30 * time.Second
 )
 
 // writeLogs writes pieces that are due, one batch of them. It returns when it has to be called next, zero if there is nothing to
@@ -38,7 +38,7 @@ func (w *writer) writeLogs(ctx context.Context, closing bool) (next time.Time) {
 		w.pieces += int64(n)
 		w.mu.Unlock()
 		w.dropLogs(n)
-		w.logSize, w.logPause, w.logRetryAt, w.logRefused = min(w.logSize*shrink, logBatch), firstPause, time.Time{}, 0
+		w.logSize, w.logPause, w.logRetryAt, w.logAlone = min(w.logSize*shrink, logBatch), firstPause, time.Time{}, time.Time{}
 		if w.logFailing != nil {
 			w.log.Info("logs of runs are written again")
 			w.logFailing = nil
@@ -49,14 +49,14 @@ func (w *writer) writeLogs(ctx context.Context, closing bool) (next time.Time) {
 		w.log.Warn("logs of runs not written: retrying", slog.Any("error", err))
 	}
 	w.logFailing = err
-	if w.logRefused++; n > 1 {
-		w.logRefused = 0
-	}
 	switch {
 	case closing:
 		w.loseLogs(len(w.logFlight))
-	case w.logRefused == logRefusals:
-		w.logRefused = 0
+	case n > 1:
+	case w.logAlone.IsZero():
+		w.logAlone = now
+	case now.Sub(w.logAlone) >= refusedLog:
+		w.logAlone = time.Time{}
 		w.loseLogs(1)
 	}
 	w.logSize = max(1, n/shrink)

@@ -18,12 +18,13 @@ import (
 type LogOptions struct {
 	// Off keeps no logs. So do KeepFires, and a Sink that is not a LogSink.
 	Off bool
-	// Run bounds the log of a run, in bytes: half of it for its begin, half for its end. Zero means 64 KiB, the least is 4 KiB.
+	// Run bounds the log of a run, in bytes: half of it for its begin, half for its end. Zero means 64 KiB, and less
+	// than 4 KiB as much as that.
 	Run int
 	// Fire bounds the logs of the runs of a fire on this instance, in bytes: runs that log later have none. Zero means 4 MiB.
 	Fire int
 	// JobPerSecond bounds what is written of the logs of a job in a second, in bytes. Further lines wait, within Run and Memory.
-	// Zero means 256 KiB, the least is 8 KiB.
+	// Zero means 256 KiB, and less than 8 KiB as much as that.
 	JobPerSecond int
 	// Memory bounds the lines of all runs that wait to be written, in bytes. When it is full, the oldest lines of the end of
 	// the same log are dropped, or the new one, and counted in Stats. Zero means 16 MiB.
@@ -285,8 +286,8 @@ func (g *logs) use(at fireKey, cost int) {
 
 // add adds a text of one line or several. Cut is how many bytes it lacks.
 func (l *runLog) add(at time.Time, kind, text string, cut int) {
-	if mask := l.all.o.Mask; mask != nil {
-		text = mask(text)
+	if mask := l.all.o.Mask; mask != nil && contain.Call("Mask", func() error { text = mask(text); return nil }) != nil {
+		return
 	}
 	now := time.Now()
 	l.mu.Lock()

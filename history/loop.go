@@ -22,7 +22,7 @@ type writer struct {
 	logSize    int        // of the next batch of pieces, at most
 	logPause   time.Duration
 	logRetryAt time.Time // zero: the last call of WriteLogs succeeded
-	logRefused int       // calls with the first piece alone that failed
+	logAlone   time.Time // since when calls with the first piece alone have failed, zero if the last one did not
 	logFailing error
 
 	reported   Dropped

@@ -20,10 +20,10 @@ func (r *Recorder) Observer() executor.Observer {
 			if r.o.Logs.Skip != nil && r.o.Logs.skips(run.Job) {
 				run.Output = ""
 			}
+			defer func() { r.Add(run) }() // also if Annotate panics, which the executor logs
 			if r.logs != nil {
 				r.logs.end(e)
 			}
-			defer func() { r.Add(run) }() // also if Annotate panics, which the executor logs
 			if r.o.Annotate != nil {
 				r.o.Annotate(e, &run)
 			}

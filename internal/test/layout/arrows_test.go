@@ -29,9 +29,9 @@ var reach = []struct {
 	{"operator", []string{"registry", "coordinator/strategy", "internal/group/...", "internal/count", "internal/heap", "internal/jobname", "internal/parallel", "internal/record", "internal/scheduletext", "internal/shardset"}},
 	{"coordinator/...", []string{"registry", "lock", "coordinator/...", "internal/group/...", "internal/contain", "internal/count", "internal/jobname", "internal/mutex", "internal/parallel", "internal/record", "internal/scheduletext", "internal/shardset"}},
 	{"schedule", []string{"internal/firelist", "internal/jobname", "internal/scheduletext", "internal/texthash", "github.com/robfig/cron/v3"}}, // knows no fleet
-	{"executor/...", []string{"registry", "schedule", "operator", "coordinator/...", "executor/...", "internal/group/...", "internal/contain", "internal/count", "internal/firelist", "internal/heap", "internal/jobname", "internal/mutex", "internal/record", "internal/scheduletext", "internal/shardset", "internal/texthash"}},
+	{"executor/...", []string{"registry", "schedule", "operator", "coordinator/...", "executor/...", "internal/group/...", "internal/contain", "internal/count", "internal/firelist", "internal/heap", "internal/jobname", "internal/mutex", "internal/record", "internal/runlog", "internal/scheduletext", "internal/shardset", "internal/texthash"}},
 	{"history/sqltest", nil},
-	{"handler", []string{"executor", "registry", "internal/contain", "internal/mutex", "github.com/robfig/cron/v3"}},
+	{"handler", []string{"executor", "registry", "internal/contain", "internal/mutex", "internal/runlog", "github.com/robfig/cron/v3"}},
 	{"history", []string{"executor", "internal/contain", "internal/heap", "internal/mutex"}},
 	{"rotatest", []string{"registry", "registry/memory", "schedule", "operator", "coordinator", "executor", "internal/onecpu", "internal/record", "internal/shardset"}},
 
