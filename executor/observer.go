@@ -35,7 +35,7 @@ type Observer struct {
 	SessionChanged    func(SessionChanged)
 	LeadershipChanged func(LeadershipChanged)
 	ClockChanged      func(ClockChanged)
-	// RunLog returns a handler that receives what a run logs by Run.Logger, beside the log of the executor, and the
+	// RunLog returns a handler that receives the records of Run.Logger, which go to the log of the executor too, and the
 	// output of handler.Cmd; nil to receive nothing. It is no event: each call of Run.Logger calls it, at once and in the
 	// goroutine of that call, so it must be safe for concurrent use and return soon; so must the handler. The run may go on
 	// logging after RunEnded. A panic in either drops the line.

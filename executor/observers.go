@@ -84,7 +84,7 @@ func (q *observers) observes(has func(*Observer) bool) bool {
 	return false
 }
 
-// runLogs returns the handlers that receive what a run logs.
+// runLogs returns the handlers that observers have for the log of a run.
 func (q *observers) runLogs(info func() RunInfo) (handlers []slog.Handler) {
 	if !q.observes(func(o *Observer) bool { return o.RunLog != nil }) {
 		return nil

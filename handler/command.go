@@ -91,7 +91,7 @@ type Cmd struct {
 	// LogLimit bounds the output that a run logs in each of its minutes: in bytes, with 128 bytes added for each line. Zero
 	// means 1 MiB, math.MaxInt no bound, below zero that none is logged. Lines beyond it are dropped; a record "output cut"
 	// at INFO, after the minute or the run, has lines and bytes, their number, and end, the last 4 KiB of the output so far.
-	// It does not bound what an executor.Observer with a RunLog gets, such as the log of the run in the history.
+	// Observers with a RunLog get all lines, such as for the log of the run in the history, which has its own bound.
 	LogLimit int
 	// Filter returns a writer through which a stream of the output passes before it is logged, and kept for the error: to
 	// mask secrets, for instance. Close, after the end of the program, writes what the filter has held back. Nil means no filter.

@@ -18,7 +18,7 @@ const MaxLogText = 16 << 10
 // Namespace, Group, Job, Fire, Run, Instance, Fence and Piece.
 //
 // The pieces of a run are counted from 0. Of a long log the first and the last ones are kept: those between are deleted, or were
-// never written. What is missing before a piece follows from Line and Byte.
+// never written. The size of a gap before a piece follows from Line and Byte.
 type Log struct {
 	Namespace string    `json:"namespace"`
 	Group     string    `json:"group"`

@@ -5,7 +5,7 @@ import (
 )
 
 const (
-	// logPieceCost is what a piece counts beside its text, about the size of a row without it.
+	// logPieceCost is added to the text of a piece, about the size of a row without it.
 	logPieceCost = 128
 	// maxLogLine bounds the text of a line.
 	maxLogLine = 4 << 10

@@ -25,7 +25,7 @@ func (b *logBuffer) drain(most int) (pieces []Log) {
 	}
 }
 
-// store is what is kept of a log.
+// store is the kept pieces of a log.
 type store []Log
 
 func (s *store) add(pieces ...Log) {

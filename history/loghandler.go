@@ -144,7 +144,7 @@ func quoteText(s string) string {
 	return s
 }
 
-// addLocked adds the lines of a text. It returns what was dropped for lack of memory, or since the fire has no room.
+// addLocked adds the lines of a text. It returns the sizes of lines that were dropped for lack of memory or of room for the fire.
 func (l *runLog) addLocked(at time.Time, kind, text string, cut int) (lostLines, lostBytes int64) {
 	if l.ended {
 		return 0, 0

@@ -17,7 +17,7 @@ const (
 )
 
 // writeLogs writes pieces that are due, one batch of them. It returns when it has to be called next, zero if there is nothing to
-// write. It does not wait after a failure, as records may be due. At the end a failure drops what is left.
+// write. It does not wait after a failure, as records may be due. At the end a failure drops the remaining pieces.
 func (w *writer) writeLogs(ctx context.Context, closing bool) (next time.Time) {
 	if w.logs == nil {
 		return time.Time{}
@@ -95,7 +95,7 @@ func (w *writer) loseLogs(n int) {
 	w.dropLogs(n)
 }
 
-// loseAllLogs drops what is not written at the end.
+// loseAllLogs drops all lines that are not written at the end.
 func (w *writer) loseAllLogs() {
 	for w.logs != nil {
 		w.loseLogs(len(w.logFlight))

@@ -13,8 +13,8 @@ import (
 	"github.com/rota-dev/rota/internal/mutex"
 )
 
-// LogOptions are the settings of the logs of runs. The zero value of each field is a default. What a bound leaves out of the middle
-// of a log, or of its end, is counted in the log itself.
+// LogOptions are the settings of the logs of runs. The zero value of each field is a default. Lines that a bound leaves out of
+// the middle of a log, or of its end, are counted in the log itself.
 type LogOptions struct {
 	// Off keeps no logs. So do KeepFires, and a Sink that is not a LogSink.
 	Off bool
@@ -23,7 +23,7 @@ type LogOptions struct {
 	Run int
 	// Fire bounds the logs of the runs of a fire on this instance, in bytes: runs that log later have none. Zero means 4 MiB.
 	Fire int
-	// JobPerSecond bounds what is written of the logs of a job in a second, in bytes. Further lines wait, within Run and Memory.
+	// JobPerSecond bounds the writes to the logs of a job in a second, in bytes. Further lines wait, within Run and Memory.
 	// Zero means 256 KiB, and less than 8 KiB as much as that.
 	JobPerSecond int
 	// Memory bounds the lines of all runs that wait to be written, in bytes. When it is full, the oldest lines of the end of
@@ -91,14 +91,14 @@ type runID struct {
 	fence uint64
 }
 
-// fireLogs counts what was written of the runs of a fire.
+// fireLogs counts the written bytes of the runs of a fire.
 type fireLogs struct {
 	key   fireKey
 	used  int
 	place *list.Element
 }
 
-// logRate counts what was written of the runs of a job in a second.
+// logRate counts the written bytes of the runs of a job in a second.
 type logRate struct {
 	began time.Time
 	used  int
@@ -305,7 +305,7 @@ func (l *runLog) add(at time.Time, kind, text string, cut int) {
 	}
 }
 
-// end ends the log. What is left of it is written soon.
+// end ends the log. Its remaining lines are written soon.
 func (l *runLog) end(how Outcome) {
 	l.mu.Lock()
 	l.ended, l.outcome = true, how

@@ -172,7 +172,7 @@ func TestLogs_AreIdempotentAndInOrder(t *testing.T) {
 	})
 }
 
-// A sink that hangs or is full delays no line and no record; what does not fit is dropped and counted.
+// A sink that hangs or is full delays no line and no record; lines that do not fit are dropped and counted.
 func TestLogs_DelayNoRun(t *testing.T) {
 	for _, hang := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

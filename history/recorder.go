@@ -69,7 +69,7 @@ type Dropped struct {
 	Failures int64
 	// Refused counts records that the sink refused while it stored others.
 	Refused int64
-	// LogLines and LogBytes count what is missing in logs for lack of LogOptions.Memory or LogOptions.Fire, or since the
+	// LogLines and LogBytes count the lines that are missing in logs for lack of LogOptions.Memory or LogOptions.Fire, or since the
 	// sink did not store it. What LogOptions.Run leaves out does not count.
 	LogLines, LogBytes int64
 }

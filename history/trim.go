@@ -35,7 +35,7 @@ const (
 	defaultLogFires       = 20
 	defaultLogBytesPerJob = 64 << 20
 	defaultLogBytes       = 4 << 30
-	// successLogs is how long a log is kept at least, within the other bounds, whatever the number of fires: the shards of a
+	// successLogs is the least age at which a log expires, within the other bounds, whatever the number of fires: the shards of a
 	// fixed delay have fires of their own.
 	successLogs = time.Hour
 	// deleteMost is how many rows a statement deletes, at most.

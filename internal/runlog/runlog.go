@@ -16,7 +16,7 @@ func Join(log *slog.Logger, kept ...slog.Handler) *slog.Logger {
 }
 
 // Split returns the parts of a logger of Join to which no attributes were added since: handler.Cmd bounds the output in the log of
-// the process, and not in what is kept.
+// the process only.
 func Split(log *slog.Logger) (plain *slog.Logger, kept []slog.Handler) {
 	if j, ok := log.Handler().(joined); ok {
 		return slog.New(j.plain), j.kept

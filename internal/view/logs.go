@@ -48,7 +48,7 @@ func (v Logs) Screen(t Times) Screen {
 		if !l.At.IsZero() {
 			at = t.zoned(l.At).Format("2006-01-02T15:04:05.000Z07:00")
 		}
-		s.Lines = append(s.Lines, fmt.Sprintf("%-24s %4d %-6s %s", at, l.Shard, l.Kind, l.Text))
+		s.Lines = append(s.Lines, fmt.Sprintf("%-24s %4d %-7s %s", at, l.Shard, l.Kind, l.Text))
 	}
 	if len(v.Lines) == 0 {
 		s.Lines = []string{"no log"}

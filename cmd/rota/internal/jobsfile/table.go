@@ -231,7 +231,7 @@ func makeJobFields() []field[jobSpec] {
 		key("output", logLimitShape(), func(s *j) *int { return &s.Output }, "`1MiB`",
 			"How much of the output is logged in each minute of a run. Each line counts 128 bytes more. The record `output cut` counts the lines beyond it; the history keeps the end in any case. The error of a run has the last line of standard error or, if that is empty, of standard output.").onlyWith(withProgram...).allowInDefaults(),
 		key("log", convert(oneOf("history", "none"), func(word string) bool { return word == "none" }), func(s *j) *bool { return &s.SecretLog }, "`history`",
-			"`none` keeps what a run prints and logs out of the history, also the end of its output, if that is secret. Beside it, `output: none` keeps it out of the log of the process. The error of a run still has the last line.").allowInDefaults(),
+			"Where the output of runs is kept, beside the log of the process. `none` is for secret output: the history then has neither the log of a run nor the end of its output. `output: none` keeps it out of the log of the process, and the error of a run still has the last line.").allowInDefaults(),
 
 		key("shards", shardsShape(), func(s *j) *shards { return &s.Shards }, "1",
 			"The number of runs of each fire; or a map from each shard to its parameter, `{0: Beijing, 1: Shanghai}`; or the list of the parameters."),

@@ -35,9 +35,9 @@ func (c *commands) logs() *cobra.Command {
 	var o logsOptions
 	cmd := &cobra.Command{
 		Use:   "logs JOB",
-		Short: "Print what runs of a job logged and printed, from the history, and follow them",
-		Long: `Logs prints the logs of the runs of the latest fire that has one: what their programs printed, and what
-handlers wrote to Run.Logger. With --fire, --trigger or --since it prints those of other runs. Each
+		Short: "Print the logs of runs, with the output of their programs, from the history, and follow them",
+		Long: `Logs prints the logs of the runs of the latest fire that has one: the output of their programs, and
+the records that handlers wrote to Run.Logger. With --fire, --trigger or --since it prints those of other runs. Each
 line has the time, the shard, the kind and the text. The kind is stdout or stderr, the level of a
 record, panic for a stack, missing for lines that the history does not have, or end with the outcome.
 
