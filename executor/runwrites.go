@@ -96,5 +96,8 @@ func (r *Run) Logger() *slog.Logger {
 		return log
 	}
 	c := r.gate.run
+	if c.returned.Load() { // observers have seen the end of the run
+		return log
+	}
 	return runlog.Join(log, c.claim.e.observers.runLogs(func() RunInfo { return c.newRun().RunInfo })...)
 }

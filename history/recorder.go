@@ -70,7 +70,7 @@ type Dropped struct {
 	// Refused counts records that the sink refused while it stored others.
 	Refused int64
 	// LogLines and LogBytes count the lines that are missing in logs for lack of LogOptions.Memory or LogOptions.Fire, or since the
-	// sink did not store it. What LogOptions.Run leaves out does not count.
+	// sink did not store them. Those that LogOptions.Run leaves out do not count.
 	LogLines, LogBytes int64
 }
 

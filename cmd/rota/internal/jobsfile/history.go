@@ -120,7 +120,7 @@ func historyFields() []field[History] {
 			"How many rows of a job each table of a database keeps, about."),
 		key("queue", number(1), func(v *h) *int { return &v.Queue }, "10000", "How many records wait in memory while the database does not answer."),
 		key("log", convert(boolean(), func(on bool) int { return map[bool]int{true: 1, false: -1}[on] }), func(v *h) *int { return &v.Logs }, "`true` for a database",
-			"Whether the logs of runs are kept, for the command `rota logs`. A job can except itself by its key `log`."),
+			"Whether the logs of runs are kept. A job can except itself by its key of this name."),
 		key("log_size", sizeShape(), func(v *h) *int { return &v.LogSize }, "64KiB", "How much of the log of a run is kept: half of it from the begin, half from the end."),
 		key("log_retention", orUnlimited(duration(time.Minute), -1), func(v *h) *time.Duration { return &v.LogRetention }, "168h",
 			"How long a database keeps logs. Of runs that did not fail it keeps those of the latest 20 fires of a job, and of the last hour."),

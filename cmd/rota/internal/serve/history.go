@@ -147,7 +147,9 @@ func (t *tablesSink) WriteLogs(ctx context.Context, pieces []history.Log) error 
 }
 
 // secretLogs are the names of the jobs of which nothing that their runs print is recorded.
-type secretLogs struct{ names atomic.Pointer[map[string]bool] }
+type secretLogs struct {
+	names atomic.Pointer[map[string]bool]
+}
 
 // of records the jobs of files.
 func (l *secretLogs) of(files ...*jobsfile.File) {
