@@ -83,6 +83,7 @@ func (s *SQLStore) Write(ctx context.Context, b Batch) error {
 		return err
 	}
 	s.countRows(b)
+	s.markCrashedLogs(ctx, b.Runs)
 	return nil
 }
 

@@ -77,6 +77,27 @@ func (s *SQLStore) changeLogs(ctx context.Context, tx *sql.Tx, pieces []Log) err
 	return nil
 }
 
+// markCrashedLogs marks the logs of runs that crashed, as their owners cannot. The records are stored already, and the table
+// may be missing, so an error is ignored: the logs are then kept as long as those of other runs.
+func (s *SQLStore) markCrashedLogs(ctx context.Context, runs []Run) {
+	type fire struct {
+		jobKey
+		at time.Time
+	}
+	crashed := map[fire][]any{}
+	for i := range runs {
+		if r := &runs[i]; r.Outcome == Crashed {
+			of := fire{jobKey{r.Namespace, r.Group, r.Job}, r.Fire}
+			crashed[of] = append(crashed[of], r.ID)
+		}
+	}
+	for of, ids := range crashed {
+		text := "UPDATE rota_log SET failure = ? WHERE namespace = ? AND grp = ? AND job = ? AND fire = ? AND run_id IN (?" + strings.Repeat(",?", len(ids)-1) + ")"
+		args := append([]any{true, of.namespace, of.group, of.job, s.dialect.timeArgument(of.at)}, ids...)
+		_, _ = s.db.ExecContext(ctx, s.dialect.statement(text), args...)
+	}
+}
+
 // Logs is described in LogReader.
 func (r *sqlReader) Logs(ctx context.Context, q LogQuery) ([]Log, error) {
 	q = q.normalize()

@@ -197,3 +197,24 @@ func TestStore_MarksTheLogOfAFailedRun(t *testing.T) {
 		require.Equal(t, "6 lines (698 bytes) are missing", lines[2].Text)
 	})
 }
+
+// The leader records the runs that crashed. Their logs are kept as those of runs that failed; without the table, the records are.
+func TestStore_MarksTheLogsOfCrashedRuns(t *testing.T) {
+	forEachDatabase(t, func(t *testing.T, d *database) {
+		db := d.migrated(t)
+		store := d.store(t, db, history.SQLOptions{})
+		var b history.Batch
+		for shard := range 5 {
+			require.NoError(t, store.WriteLogs(t.Context(), []history.Log{logOf(0, shard, 0, "x\n"), logOf(0, shard, 1, "x\n")}))
+			b.Runs = append(b.Runs, runOf(0, shard, 0, []history.Outcome{history.Crashed, history.Succeeded}[shard%2]))
+		}
+		require.NoError(t, store.Write(t.Context(), b))
+		require.Equal(t, 6, count(t, db, "SELECT count(*) FROM rota_log WHERE failure AND shard IN (0, 2, 4)"))
+		require.Equal(t, 6, count(t, db, "SELECT count(*) FROM rota_log WHERE failure"))
+		d.exec(t, db, "DROP TABLE rota_log")
+		b.Runs[0].ID += "0"
+		require.NoError(t, store.Write(t.Context(), b))
+		require.Error(t, store.WriteLogs(t.Context(), []history.Log{logOf(0, 9, 0, "x\n")}))
+		require.Equal(t, 6, count(t, db, "SELECT count(*) FROM rota_run"))
+	})
+}
