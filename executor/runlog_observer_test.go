@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -13,7 +14,7 @@ import (
 
 // RunLog is asked where a run logs, with the data that the executor has of the run, as long as the handler runs.
 func TestObserver_RunLogReceivesTheRecordsOfARun(t *testing.T) {
-	bubble(t, "", func(t *testing.T, f *fleet) {
+	bubble(t, "of a job", func(t *testing.T, f *fleet) {
 		process, kept := &logbook{}, &logbook{}
 		var infos []executor.RunInfo
 		var late *executor.Run
@@ -41,6 +42,7 @@ func TestObserver_RunLogReceivesTheRecordsOfARun(t *testing.T) {
 			assert.NoError(t, err)
 			time.Sleep(5 * time.Second)
 		}
+		synctest.Wait()
 		late.Logger().Error("after the end")
 		assert.Len(t, infos, 2, "not for a run that logs nothing, and not after its end")
 		assert.Equal(t, "logs", infos[0].Job)
