@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"log/slog"
 	"reflect"
 	"time"
 
@@ -34,6 +35,11 @@ type Observer struct {
 	SessionChanged    func(SessionChanged)
 	LeadershipChanged func(LeadershipChanged)
 	ClockChanged      func(ClockChanged)
+	// RunLog returns a handler that receives the records of Run.Logger, which go to the log of the executor too, and the
+	// output of handler.Cmd; nil to receive nothing. It is no event: each call of Run.Logger calls it, at once and in the
+	// goroutine of that call, so it must be safe for concurrent use and return soon; so must the handler. The run may go on
+	// logging after RunEnded. A panic in either drops the line.
+	RunLog func(RunInfo) slog.Handler
 }
 
 // isZero reports whether o has no callback.

@@ -84,6 +84,25 @@ func (q *observers) observes(has func(*Observer) bool) bool {
 	return false
 }
 
+// runLogs returns the handlers that observers have for the log of a run.
+func (q *observers) runLogs(info func() RunInfo) (handlers []slog.Handler) {
+	if !q.observes(func(o *Observer) bool { return o.RunLog != nil }) {
+		return nil
+	}
+	run := info()
+	for _, o := range *q.all.Load() {
+		if o.RunLog == nil {
+			continue
+		}
+		var h slog.Handler
+		q.call(func(o *Observer) { h = o.RunLog(run) }, &o)
+		if h != nil {
+			handlers = append(handlers, contain.Logger(slog.New(h)).Handler())
+		}
+	}
+	return handlers
+}
+
 // isEmpty reports whether there are no observers.
 func (q *observers) isEmpty() bool { return q.all.Load() == nil }
 
@@ -158,20 +177,22 @@ func (q *observers) next() (d delivery, ok bool) {
 // call calls a callback, and logs its panic.
 func (q *observers) call(d delivery, o *Observer) {
 	defer func() {
-		v := recover()
-		if v == nil {
-			return
-		}
-		stack := debug.Stack()
-		q.mu.Lock()
-		n, log := q.panics.next(time.Now())
-		q.mu.Unlock()
-		if log {
-			q.log.Error("callback of an observer panicked", "panics", n, "last", contain.TextOf(v), "stack", string(stack))
+		if v := recover(); v != nil {
+			q.logPanic(contain.TextOf(v), debug.Stack())
 		}
 	}()
 	mutex.CheckFree("an observer")
 	d(o)
+}
+
+// logPanic logs the panic of a callback, or counts it.
+func (q *observers) logPanic(text string, stack []byte) {
+	q.mu.Lock()
+	n, log := q.panics.next(time.Now())
+	q.mu.Unlock()
+	if log {
+		q.log.Error("callback of an observer panicked", "panics", n, "last", text, "stack", string(stack))
+	}
 }
 
 // close delivers the queued events, for up to deliveryTimeout, and drops the rest. Later events

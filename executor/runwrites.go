@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/rota-dev/rota/internal/runlog"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -81,7 +82,7 @@ func (r *Run) Yield() <-chan struct{} {
 }
 
 // Logger returns the logger of the executor with the attributes job, shard, run and attempt, and trace_id after
-// SetTraceID. For a Run that is a literal, it is derived from slog.Default.
+// SetTraceID. Observers with a RunLog receive its lines too. For a Run that is a literal, it is derived from slog.Default.
 func (r *Run) Logger() *slog.Logger {
 	log := r.log
 	if log == nil {
@@ -91,5 +92,12 @@ func (r *Run) Logger() *slog.Logger {
 	if r.notes != nil && r.notes.traceID() != "" {
 		log = log.With("trace_id", r.notes.traceID())
 	}
-	return log
+	if r.gate == nil {
+		return log
+	}
+	c := r.gate.run
+	if c.returned.Load() { // observers have seen the end of the run
+		return log
+	}
+	return runlog.Join(log, c.claim.e.observers.runLogs(func() RunInfo { return c.newRun().RunInfo })...)
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/contain"
+	"github.com/rota-dev/rota/internal/runlog"
 )
 
 const (
@@ -90,6 +91,7 @@ type Cmd struct {
 	// LogLimit bounds the output that a run logs in each of its minutes: in bytes, with 128 bytes added for each line. Zero
 	// means 1 MiB, math.MaxInt no bound, below zero that none is logged. Lines beyond it are dropped; a record "output cut"
 	// at INFO, after the minute or the run, has lines and bytes, their number, and end, the last 4 KiB of the output so far.
+	// Observers with a RunLog get all lines, such as for the log of the run in the history, which has its own bound.
 	LogLimit int
 	// Filter returns a writer through which a stream of the output passes before it is logged, and kept for the error: to
 	// mask secrets, for instance. Close, after the end of the program, writes what the filter has held back. Nil means no filter.
@@ -215,11 +217,12 @@ func (c *Cmd) Handle(ctx context.Context, r *executor.Run) error {
 	if err != nil {
 		return executor.Permanent(err)
 	}
-	log := r.Logger()
+	log, kept := runlog.Split(r.Logger())
 	if c.Logger != nil {
 		log = contain.Logger(c.Logger).With("job", r.Job, "shard", r.Shard, "run", r.ID, "attempt", r.Attempt)
 	}
-	out := newOutput(log, c.LogLimit)
+	out := newOutput(log, kept, c.LogLimit)
+	log = runlog.Join(log, kept...)
 	stdout, stderr := out.stream("stdout"), out.stream("stderr")
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = stdout, stderr, outputDelay
 	closeFilters := func() {}

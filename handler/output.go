@@ -27,7 +27,8 @@ const (
 // output logs the output of a program line by line, and keeps its end.
 type output struct {
 	log   *slog.Logger
-	limit int // of a window; below zero: nothing is logged
+	logs  []slog.Handler // which receive all lines
+	limit int            // of a window of log; below zero: nothing is logged
 
 	mu     mutex.Mutex // the streams are read by a goroutine each
 	kept   []byte      // the end of both streams, as they arrived
@@ -37,8 +38,8 @@ type output struct {
 	later  []func() // log lines, called once mu is unlocked
 }
 
-func newOutput(log *slog.Logger, limit int) *output {
-	return &output{log: log, limit: cmp.Or(limit, defaultLogLimit), window: time.Now()}
+func newOutput(log *slog.Logger, logs []slog.Handler, limit int) *output {
+	return &output{log: log, logs: logs, limit: cmp.Or(limit, defaultLogLimit), window: time.Now()}
 }
 
 // stream is the writer of one stream of a program.
@@ -85,8 +86,22 @@ func (s *stream) logLineLocked() {
 	s.line, s.cut = s.line[:0], 0
 	if line != "" {
 		s.last = line
+		if len(s.out.logs) > 0 {
+			r := slog.NewRecord(time.Now(), slog.LevelInfo, "output", 0)
+			r.AddAttrs(attrs...)
+			s.out.later = append(s.out.later, func() { s.out.record(r) })
+		}
 		if s.out.admitLocked(len(line), size) {
 			s.out.later = append(s.out.later, func() { s.out.log.LogAttrs(context.Background(), slog.LevelInfo, "output", attrs...) })
+		}
+	}
+}
+
+// record passes a line to the handlers that receive all lines. Those of observers recover panics.
+func (o *output) record(r slog.Record) {
+	for _, h := range o.logs {
+		if h.Enabled(context.Background(), r.Level) {
+			_ = h.Handle(context.Background(), r)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 func TestOutput_IsLoggedLineByLine(t *testing.T) {
 	var log journal
-	o := newOutput(log.logger(), 0)
+	o := newOutput(log.logger(), nil, 0)
 	stdout, stderr := o.stream("stdout"), o.stream("stderr")
 	for _, w := range []struct {
 		to   *stream
@@ -41,7 +41,7 @@ func TestOutput_IsLoggedLineByLine(t *testing.T) {
 
 func TestOutput_LinesAreBounded(t *testing.T) {
 	var log journal
-	o := newOutput(log.logger(), 0)
+	o := newOutput(log.logger(), nil, 0)
 	s := o.stream("stdout")
 	long := strings.Repeat("x", maxLine)
 	for _, text := range []string{long + "\n", long, "12345", "678\nshort\n"} {
@@ -59,7 +59,7 @@ func TestOutput_LinesAreBounded(t *testing.T) {
 func TestOutput_IsBoundedInEachMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log journal
-		o := newOutput(log.logger(), 3*(lineCost+4))
+		o := newOutput(log.logger(), nil, 3*(lineCost+4))
 		s := o.stream("stdout")
 		write := func(text string) { _, _ = s.Write([]byte(text)) }
 		write("aaaa\nbbbb\ncccc\n" + "dropped\n" + "x\n")
@@ -83,7 +83,7 @@ func TestOutput_IsBoundedInEachMinute(t *testing.T) {
 
 func TestOutput_OfASecondIsCutByDefault(t *testing.T) {
 	var log journal
-	o := newOutput(log.logger(), 0)
+	o := newOutput(log.logger(), nil, 0)
 	s := o.stream("stdout")
 	line := []byte(strings.Repeat("x", 199) + "\n")
 	for range 250_000 { // 50 MB
@@ -100,7 +100,7 @@ func TestOutput_OfASecondIsCutByDefault(t *testing.T) {
 func TestOutput_WithoutBoundAndWithoutLog(t *testing.T) {
 	for limit, want := range map[int]int{math.MaxInt: 20_000, -1: 0} {
 		var log journal
-		o := newOutput(log.logger(), limit)
+		o := newOutput(log.logger(), nil, limit)
 		s := o.stream("stdout")
 		for range 20_000 {
 			_, _ = s.Write([]byte("a line of the output\n"))
@@ -114,7 +114,7 @@ func TestOutput_WithoutBoundAndWithoutLog(t *testing.T) {
 // The naive twin keeps everything.
 func TestOutput_KeepsTheEnd(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
-	o := newOutput(slog.New(slog.DiscardHandler), 0)
+	o := newOutput(slog.New(slog.DiscardHandler), nil, 0)
 	s := o.stream("stdout")
 	var all strings.Builder
 	for i := range 2000 {
@@ -130,13 +130,13 @@ func TestOutput_KeepsTheEnd(t *testing.T) {
 }
 
 func TestOutput_TailHasAMarkForBytesThatAreNotUTF8(t *testing.T) {
-	o := newOutput(slog.New(slog.DiscardHandler), 0)
+	o := newOutput(slog.New(slog.DiscardHandler), nil, 0)
 	_, _ = o.stream("stdout").Write([]byte("caf\xe9 latin1"))
 	assert.Equal(t, "caf\uFFFD latin1", o.tail())
 }
 
 func TestOutput_TailBeginsWithAWholeCharacter(t *testing.T) {
-	o := newOutput(slog.New(slog.DiscardHandler), 0)
+	o := newOutput(slog.New(slog.DiscardHandler), nil, 0)
 	_, _ = o.stream("stdout").Write([]byte(strings.Repeat("é", maxTail) + "x"))
 	assert.Equal(t, strings.Repeat("é", maxTail/2-1)+"x", o.tail())
 }

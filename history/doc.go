@@ -12,6 +12,8 @@
 // first, whose counts remain in their Fire, then the oldest fires, and failed runs last. Each dropped record is counted
 // in Stats, and a log line reports them once a minute.
 //
+// A Sink that is a LogSink also gets the logs of runs, in pieces while they go on; see LogOptions.
+//
 // Sinks are insert only and idempotent: each record has a key, so a batch whose outcome is unknown is written again
 // without counting twice. History is a report, not a guarantee: a process that crashes loses the records of its last
 // seconds, and no decision of the library depends on history.

@@ -18,6 +18,13 @@ type writer struct {
 	failing   error         // the last failure; nil after a success
 	trimAt    time.Time
 
+	logFlight  []takenLog // being written, in order
+	logSize    int        // of the next batch of pieces, at most
+	logPause   time.Duration
+	logRetryAt time.Time // zero: the last call of WriteLogs succeeded
+	logAlone   time.Time // since when calls with the first piece alone have failed, zero if the last one did not
+	logFailing error
+
 	reported   Dropped
 	reportedAt time.Time
 }
@@ -25,18 +32,24 @@ type writer struct {
 // loop writes records until the Recorder is closed and has none, or ctx ends.
 func (r *Recorder) loop(ctx context.Context) {
 	defer close(r.closed)
-	w := &writer{Recorder: r, size: batchMost, pause: firstPause, trimAt: time.Now().Add(rand.N(trimEvery))}
+	w := &writer{Recorder: r, size: batchMost, pause: firstPause, logSize: logBatch, logPause: firstPause, trimAt: time.Now().Add(rand.N(trimEvery))}
 	defer w.logLost()
 	for ctx.Err() == nil {
 		w.reportDropped()
 		due, n, closing := w.fillFlight()
-		switch {
-		case n > 0:
+		if n > 0 {
 			w.writeBatch(ctx)
+		}
+		logDue := time.Time{}
+		if w.failing == nil || n == 0 || closing { // a sink that is away for records is not asked to store logs
+			logDue = w.writeLogs(ctx, closing)
+		}
+		switch {
+		case n > 0 || len(w.logFlight) > 0 && w.logRetryAt.IsZero():
 		case closing:
 			return
 		default:
-			w.await(ctx, due)
+			w.await(ctx, earliest(due, logDue))
 		}
 		if w.failing == nil && !closing {
 			w.trimIfDue(ctx)
@@ -51,6 +64,14 @@ func (w *writer) fillFlight() (due time.Time, n int, closing bool) {
 	defer w.mu.Unlock()
 	w.flight = append(w.flight, w.pending.take(time.Now(), batchMost-len(w.flight), w.closing)...)
 	return w.pending.nextDue(), len(w.flight), w.closing
+}
+
+// earliest returns the first of two times of which a zero one does not count.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // await returns when a record is due or there is other work. A zero due means that there is no record.
@@ -212,7 +233,7 @@ func (w *writer) reportDropped() {
 	attrs := []slog.Attr{
 		slog.Int64("folded", d.Folded-w.reported.Folded), slog.Int64("fires", d.Fires-w.reported.Fires),
 		slog.Int64("runs", d.Runs-w.reported.Runs), slog.Int64("failures", d.Failures-w.reported.Failures),
-		slog.Int64("refused", d.Refused-w.reported.Refused), slog.Int("waiting", waiting),
+		slog.Int64("refused", d.Refused-w.reported.Refused), slog.Int64("log_lines", d.LogLines-w.reported.LogLines), slog.Int("waiting", waiting),
 	}
 	if w.failing != nil {
 		attrs = append(attrs, slog.Any("error", w.failing))
@@ -223,6 +244,7 @@ func (w *writer) reportDropped() {
 
 // logLost logs at the end how many records were not written.
 func (w *writer) logLost() {
+	w.loseAllLogs()
 	w.reportedAt = time.Time{}
 	w.reportDropped()
 	w.mu.Lock()

@@ -44,7 +44,7 @@ func readMigrations(d Dialect) ([]migration, error) {
 
 const createVersions = `CREATE TABLE IF NOT EXISTS rota_history_version (version integer NOT NULL PRIMARY KEY)`
 
-// Migrate creates or updates the tables of history: rota_run, rota_fire_part and its view rota_fire, and
+// Migrate creates or updates the tables of history: rota_run, rota_fire_part and its view rota_fire, rota_log, and
 // rota_history_version. It does nothing if they are up to date, or were created by a later version. Several processes
 // may call it at once: a lock makes the others wait.
 //

@@ -16,7 +16,7 @@ func TestMigrations_HaveTheColumnsOfTheStatements(t *testing.T) {
 	for _, d := range dialects {
 		text, err := MigrationSQL(d)
 		require.NoError(t, err)
-		for table, want := range map[string][]string{"rota_fire_part": fireColumns, "rota_run": runColumns} {
+		for table, want := range map[string][]string{"rota_fire_part": fireColumns, "rota_run": runColumns, "rota_log": logColumns} {
 			var got []string
 			for s := range strings.SplitSeq(text, ";\n") {
 				if strings.Contains(s, "ALTER TABLE "+table) {

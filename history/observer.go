@@ -14,10 +14,16 @@ import (
 //
 // The instance that leads the group also records the runs that crashed with other instances, and the ends of fires.
 func (r *Recorder) Observer() executor.Observer {
-	return executor.Observer{
+	o := executor.Observer{
 		RunEnded: func(e executor.RunEnded) {
 			run := newRun(e)
+			if r.o.Logs.Skip != nil && r.o.Logs.skips(run.Job) {
+				run.Output = ""
+			}
 			defer func() { r.Add(run) }() // also if Annotate panics, which the executor logs
+			if r.logs != nil {
+				r.logs.end(e)
+			}
 			if r.o.Annotate != nil {
 				r.o.Annotate(e, &run)
 			}
@@ -26,6 +32,10 @@ func (r *Recorder) Observer() executor.Observer {
 		FiresSkipped: func(e executor.FiresSkipped) { r.AddSkipped(newSkippedFire(e, r.o.Instance)) },
 		FireEnded:    func(e executor.FireEnded) { r.AddEnded(newEndedFire(e, r.o.Instance)) },
 	}
+	if r.logs != nil {
+		o.RunLog = r.logs.handlerFor
+	}
+	return o
 }
 
 // newRun returns the record of a run. The exit code and output are those of an error with methods for them, such as

@@ -32,6 +32,8 @@ type Options struct {
 	// is complete. It is called by the goroutine of the callbacks, and delays no run. If it panics, the record is kept
 	// as it is then.
 	Annotate func(e executor.RunEnded, r *Run)
+	// Logs are the settings of the logs of runs, which a LogSink keeps.
+	Logs LogOptions
 	// Logger receives failures of the sink and counts of dropped records. Nil means slog.Default().
 	Logger *slog.Logger
 }
@@ -67,6 +69,9 @@ type Dropped struct {
 	Failures int64
 	// Refused counts records that the sink refused while it stored others.
 	Refused int64
+	// LogLines and LogBytes count the lines that are missing in logs for lack of LogOptions.Memory or LogOptions.Fire, or since the
+	// sink did not store them. Those that LogOptions.Run leaves out do not count.
+	LogLines, LogBytes int64
 }
 
 func (d *Dropped) countFire(f *Fire) {
@@ -82,6 +87,10 @@ type Stats struct {
 	Written int64
 	// Pending is the number of records that wait for the sink now.
 	Pending int
+	// LogPieces counts the pieces of logs that the sink stored, and LogWaiting is how many bytes of memory lines occupy that
+	// wait for it now.
+	LogPieces  int64
+	LogWaiting int64
 	// Dropped counts the records that were dropped.
 	Dropped Dropped
 }
@@ -94,6 +103,7 @@ type Recorder struct {
 	wake   chan struct{} // one slot: the loop looks at pending again
 	stop   context.CancelFunc
 	closed chan struct{} // closed when the loop has returned
+	logs   *logs         // nil if none are kept
 
 	mu      mutex.Mutex
 	pending *pending
@@ -102,6 +112,7 @@ type Recorder struct {
 	added   int64
 	written int64
 	late    int64 // runs added after Shutdown
+	pieces  int64 // of logs, written
 }
 
 // errNoSink is the error of each write to a Sink that is nil.
@@ -124,6 +135,9 @@ func New(sink Sink, o Options) *Recorder {
 		sink: sink, o: o, log: contain.Logger(o.Logger).With("component", "history"), wake: make(chan struct{}, 1), stop: stop, closed: make(chan struct{}),
 		// Two recorders of one instance, such as those before and after a restart, must not use one part.
 		pending: newPending(o.Queue, o.Keep, batchWait, rand.Uint64()>>2),
+	}
+	if _, ok := sink.(LogSink); ok && o.Keep != KeepFires && !o.Logs.Off {
+		r.logs = newLogs(o.Logs, o.Namespace, o.Group, r.wakeLoop)
 	}
 	go r.loop(ctx)
 	return r
@@ -200,12 +214,19 @@ func (r *Recorder) wakeLoop() {
 func (r *Recorder) Stats() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return Stats{Added: r.added, Written: r.written, Pending: r.pending.size() + len(r.flight), Dropped: r.droppedLocked()}
+	s := Stats{Added: r.added, Written: r.written, Pending: r.pending.size() + len(r.flight), Dropped: r.droppedLocked(), LogPieces: r.pieces}
+	if r.logs != nil {
+		s.LogWaiting = r.logs.pool.used.Load()
+	}
+	return s
 }
 
 func (r *Recorder) droppedLocked() Dropped {
 	d := r.pending.dropped
 	d.Runs += r.late
+	if r.logs != nil {
+		d.LogLines, d.LogBytes = r.logs.countedLost()
+	}
 	return d
 }
 

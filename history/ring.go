@@ -19,6 +19,10 @@ type Ring struct {
 	runAt, fireAt int
 	runKeys       map[runKey]int // the indexes in runs
 	fireKeys      map[firePart]bool
+
+	logs     []Log // in order of arrival
+	logKeys  map[logPiece]bool
+	logBytes int
 }
 
 type runKey struct {
@@ -31,9 +35,18 @@ type firePart struct {
 	part uint64
 }
 
-// NewRing returns a Ring of the latest n runs and the latest n records of fires. n is at least 1.
+type logPiece struct {
+	logKey
+	piece int
+}
+
+// ringLog is how many bytes of logs a Ring keeps for each run.
+const ringLog = 8 << 10
+
+// NewRing returns a Ring of the latest n runs and the latest n records of fires, and of the latest
+// 8n KiB of logs. n is at least 1.
 func NewRing(n int) *Ring {
-	return &Ring{size: max(1, n), runKeys: map[runKey]int{}, fireKeys: map[firePart]bool{}}
+	return &Ring{size: max(1, n), runKeys: map[runKey]int{}, fireKeys: map[firePart]bool{}, logKeys: map[logPiece]bool{}}
 }
 
 func runKeyOf(r *Run) runKey {
@@ -82,6 +95,43 @@ func (g *Ring) Write(_ context.Context, b Batch) error {
 	return nil
 }
 
+// WriteLogs is described in LogSink. It never fails.
+func (g *Ring) WriteLogs(_ context.Context, pieces []Log) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i := range pieces {
+		p := &pieces[i]
+		key := logPiece{logKeyOf(p), p.Piece}
+		if g.logKeys[key] {
+			continue
+		}
+		if p.From > p.Head {
+			g.logs = slices.DeleteFunc(g.logs, func(old Log) bool {
+				gone := logKeyOf(&old) == key.logKey && old.Piece >= p.Head && old.Piece < p.From
+				if gone {
+					g.forget(&old)
+				}
+				return gone
+			})
+		}
+		g.logKeys[key] = true
+		g.logs = append(g.logs, *p)
+		g.logBytes += len(p.Text) + logPieceCost
+	}
+	n := 0
+	for ; g.logBytes > g.size*ringLog; n++ {
+		g.forget(&g.logs[n])
+	}
+	g.logs = slices.Delete(g.logs, 0, n)
+	return nil
+}
+
+// forget removes a piece from the counts.
+func (g *Ring) forget(p *Log) {
+	delete(g.logKeys, logPiece{logKeyOf(p), p.Piece})
+	g.logBytes -= len(p.Text) + logPieceCost
+}
+
 // Reader returns a Reader of a group. An empty group means "default".
 func (g *Ring) Reader(namespace, group string) Reader {
 	return &ringReader{g, cleanKey(namespace, maxNamespace), cleanKey(cmp.Or(group, "default"), maxGroup)}
@@ -103,6 +153,35 @@ func (r *ringReader) find(keep func(*Run) bool) []Run {
 		}
 	}
 	return found
+}
+
+// Logs is described in LogReader.
+func (r *ringReader) Logs(_ context.Context, q LogQuery) ([]Log, error) {
+	q = q.normalize()
+	r.ring.mu.Lock()
+	defer r.ring.mu.Unlock()
+	var found []Log
+	var latest time.Time
+	for i := range r.ring.logs {
+		p := &r.ring.logs[i]
+		if p.Namespace != r.namespace || p.Group != r.group || p.Job != q.Job {
+			continue
+		}
+		if p.Fire.After(latest) {
+			latest = p.Fire
+		}
+		if q.selects(p) {
+			found = append(found, *p)
+		}
+	}
+	if q.Latest {
+		found = slices.DeleteFunc(found, func(p Log) bool { return !p.Fire.Equal(latest) })
+	}
+	sortLogs(found)
+	if len(found) == 0 {
+		return nil, nil
+	}
+	return found[:min(len(found), q.Limit)], nil
 }
 
 func (r *ringReader) Last(_ context.Context, job string) ([]Run, error) {

@@ -39,10 +39,31 @@ type SinkFunc func(ctx context.Context, b Batch) error
 func (f SinkFunc) Write(ctx context.Context, b Batch) error { return f(ctx, b) }
 
 // Tee returns a Sink that writes each batch to all sinks. If one fails, all receive the batch again, so a sink that is
-// away holds up the others. Use a Recorder for each, and Executor.Observe, where that matters.
-func Tee(sinks ...Sink) Sink { return tee(sinks) }
+// away holds up the others. Logs go to those that are a LogSink. Use a Recorder for each, and Executor.Observe, where that matters.
+func Tee(sinks ...Sink) Sink {
+	for _, s := range sinks {
+		if _, ok := s.(LogSink); ok {
+			return logTee{sinks}
+		}
+	}
+	return tee(sinks)
+}
 
 type tee []Sink
+
+// logTee is a tee of which a sink keeps logs.
+type logTee struct{ tee }
+
+// WriteLogs is described in LogSink.
+func (t logTee) WriteLogs(ctx context.Context, pieces []Log) error {
+	var errs []error
+	for _, s := range t.tee {
+		if s, ok := s.(LogSink); ok {
+			errs = append(errs, s.WriteLogs(ctx, pieces))
+		}
+	}
+	return errors.Join(errs...)
+}
 
 func (t tee) Write(ctx context.Context, b Batch) error {
 	var errs []error
@@ -65,7 +86,7 @@ func (t tee) Trim(ctx context.Context, now time.Time) (more bool, err error) {
 }
 
 // JSONLines returns a Sink that writes each record as a line of JSON, with one call of w.Write for a batch. The field
-// "kind" is "run" or "fire"; the others are those of Run and Fire.
+// "kind" is "run", "fire" or "log"; the others are those of Run, Fire and Log.
 //
 // If a write fails, the records are written again. Readers should ignore a line that is cut off, and the second of two
 // lines with one key; of two runs, the one that is crashed if the other is not.
@@ -80,12 +101,7 @@ type jsonLines struct {
 func (j *jsonLines) Write(_ context.Context, b Batch) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	var text bytes.Buffer
-	if j.torn {
-		text.WriteByte('\n')
-	}
-	enc := json.NewEncoder(&text)
-	enc.SetEscapeHTML(false)
+	text, enc := j.beginLocked()
 	for i := range b.Fires {
 		if err := enc.Encode(struct {
 			Kind string `json:"kind"`
@@ -102,6 +118,37 @@ func (j *jsonLines) Write(_ context.Context, b Batch) error {
 			return err
 		}
 	}
+	return j.writeLocked(text)
+}
+
+// WriteLogs is described in LogSink.
+func (j *jsonLines) WriteLogs(_ context.Context, pieces []Log) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	text, enc := j.beginLocked()
+	for i := range pieces {
+		if err := enc.Encode(struct {
+			Kind string `json:"kind"`
+			*Log
+		}{"log", &pieces[i]}); err != nil {
+			return err
+		}
+	}
+	return j.writeLocked(text)
+}
+
+// beginLocked returns a text of lines, and what adds to it.
+func (j *jsonLines) beginLocked() (*bytes.Buffer, *json.Encoder) {
+	var text bytes.Buffer
+	if j.torn {
+		text.WriteByte('\n')
+	}
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	return &text, enc
+}
+
+func (j *jsonLines) writeLocked(text *bytes.Buffer) error {
 	n, err := j.w.Write(text.Bytes())
 	if err != nil {
 		j.torn = j.torn || n > 0

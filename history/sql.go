@@ -19,6 +19,8 @@ type SQLStore struct {
 	mu    mutex.Mutex
 	steps []trimStep // of the present round of Trim
 	jobs  map[jobKey]*jobRows
+	// logJobs are those of rota_log.
+	logJobs map[jobKey]*jobRows
 }
 
 // SQL returns a store in the tables that Migrate creates. The database and its driver are the caller's, and so is
@@ -29,7 +31,7 @@ func SQL(db *sql.DB, d Dialect, o SQLOptions) (*SQLStore, error) {
 	if err := d.check(); err != nil {
 		return nil, err
 	}
-	return &SQLStore{db: db, dialect: d, o: o.withDefaults(), jobs: map[jobKey]*jobRows{}}, nil
+	return &SQLStore{db: db, dialect: d, o: o.withDefaults(), jobs: map[jobKey]*jobRows{}, logJobs: map[jobKey]*jobRows{}}, nil
 }
 
 // The columns of the tables, in the order in which rows are written and read.
@@ -81,6 +83,7 @@ func (s *SQLStore) Write(ctx context.Context, b Batch) error {
 		return err
 	}
 	s.countRows(b)
+	s.markCrashedLogs(ctx, b.Runs)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"strings"
@@ -14,11 +15,29 @@ type SQLOptions struct {
 	// RowsPerJob is how many rows of a job each of the two tables keeps, about: the oldest fires are deleted. Zero
 	// means 50,000. A negative value keeps all within Retention.
 	RowsPerJob int
+	// LogRetention is how long logs are kept. Zero means 7 days. A negative value keeps them for good, within the other bounds.
+	LogRetention time.Duration
+	// LogFires is for how many fires of a job the logs of runs are kept that did not fail: those of the latest fires, and of the
+	// last hour. Zero means 20. A negative value keeps them as long as those of runs that failed.
+	LogFires int
+	// LogBytesPerJob bounds the logs of the runs of a job that failed, and as much those of its other runs, about, in bytes with 128 for
+	// each row. Zero means 64 MiB. A negative value means no bound.
+	LogBytesPerJob int64
+	// LogBytes bounds the logs of a group, about. Zero means 4 GiB. A negative value means no bound.
+	LogBytes int64
 }
 
 const (
 	defaultRetention  = 30 * 24 * time.Hour
 	defaultRowsPerJob = 50_000
+
+	defaultLogRetention   = 7 * 24 * time.Hour
+	defaultLogFires       = 20
+	defaultLogBytesPerJob = 64 << 20
+	defaultLogBytes       = 4 << 30
+	// successLogs is the least age at which a log expires, within the other bounds, whatever the number of fires: the shards of a
+	// fixed delay have fires of their own.
+	successLogs = time.Hour
 	// deleteMost is how many rows a statement deletes, at most.
 	deleteMost = 1000
 	// The rows of a job are counted in a round of Trim if this store has written checkRows of them since the last
@@ -34,6 +53,8 @@ func (o SQLOptions) withDefaults() SQLOptions {
 	if o.RowsPerJob == 0 {
 		o.RowsPerJob = defaultRowsPerJob
 	}
+	o.LogRetention, o.LogFires = cmp.Or(o.LogRetention, defaultLogRetention), cmp.Or(o.LogFires, defaultLogFires)
+	o.LogBytesPerJob, o.LogBytes = cmp.Or(o.LogBytesPerJob, defaultLogBytesPerJob), cmp.Or(o.LogBytes, defaultLogBytes)
 	return o
 }
 
@@ -75,6 +96,11 @@ type trimStep struct {
 	before       any    // the time
 	// keep, if not zero, is how many rows to keep, the latest ones. Before is then found at the first call.
 	keep int
+	// keepBytes, if not zero, is how many bytes of the latest rows to keep, and fires, if not zero, the rows of how many fires,
+	// and those after notAfter.
+	keepBytes int64
+	fires     int
+	notAfter  time.Time
 }
 
 // Trim deletes some rows that are too old or too many. It is described in Trimmer. Only groups and jobs for which
@@ -83,7 +109,7 @@ func (s *SQLStore) Trim(ctx context.Context, now time.Time) (more bool, err erro
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.steps) == 0 {
-		s.steps = s.planTrim(now)
+		s.steps = append(s.planTrim(now), s.planLogTrim(now)...)
 	}
 	if len(s.steps) == 0 {
 		return false, nil
@@ -134,7 +160,7 @@ func (s *SQLStore) planTrim(now time.Time) []trimStep {
 // delete deletes up to deleteMost rows of a step, and returns their number.
 func (s *SQLStore) delete(ctx context.Context, step *trimStep) (int64, error) {
 	if step.before == nil {
-		keep, ok, err := s.oldestToKeep(ctx, step)
+		keep, ok, err := s.findBound(ctx, step)
 		if err != nil || !ok {
 			return 0, err
 		}
@@ -192,4 +218,5 @@ func (d Dialect) deleteStatement(step *trimStep) string {
 var primaryKeys = map[string][]string{
 	"rota_run":       {"namespace", "grp", "job", "fire", "run_id", "instance"},
 	"rota_fire_part": {"namespace", "grp", "job", "fire", "trigger_no", "instance", "part"},
+	"rota_log":       {"namespace", "grp", "job", "fire", "run_id", "instance", "fence", "piece"},
 }

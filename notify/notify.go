@@ -83,14 +83,14 @@ func (o Options) settings() (Options, error) {
 		}
 	}
 	if len(o.Receivers) > mostReceivers {
-		errs = append(errs, fmt.Errorf("option Receivers: %d, at most %d", len(o.Receivers), mostReceivers))
+		errs = append(errs, wrongf("Receivers", "%d, at most %d", len(o.Receivers), mostReceivers))
 	}
 	o.Receivers = maps.Clone(o.Receivers)
 	for name, to := range o.Receivers {
 		if err := CheckName(name); err != nil {
-			errs = append(errs, fmt.Errorf("option Receivers: %w", err))
+			errs = append(errs, wrongf("Receivers", "%w", err))
 		} else if to == nil {
-			errs = append(errs, fmt.Errorf("option Receivers: %q is nil", name))
+			errs = append(errs, wrongf("Receivers", "%q is nil", name))
 		}
 	}
 	check := func(of string, names []string) {
@@ -109,10 +109,15 @@ func (o Options) settings() (Options, error) {
 	}
 	o.Jobs = jobs
 	if err := CheckConsole(o.Console); err != nil {
-		errs = append(errs, fmt.Errorf("option Console: %w", err))
+		errs = append(errs, wrongf("Console", "%w", err))
 	}
 	slices.SortFunc(errs, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
 	return o, errors.Join(errs...)
+}
+
+// wrongf returns the error of an option.
+func wrongf(option, format string, args ...any) error {
+	return fmt.Errorf("%s: %w", option, fmt.Errorf(format, args...))
 }
 
 // CheckName returns an error for a text that cannot be the name of a receiver.

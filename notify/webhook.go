@@ -98,11 +98,11 @@ func (w *webhook) check() error {
 		errs = append(errs, errors.New("URL: needs one of URL and URLFile"))
 	case w.o.URL != "":
 		if _, err := parseAddress(w.o.URL); err != nil {
-			errs = append(errs, fmt.Errorf("option URL: %w", err))
+			errs = append(errs, wrongf("URL", "%w", err))
 		}
 	}
 	if !httprules.IsToken(w.o.Method) {
-		errs = append(errs, fmt.Errorf("option Method: %.100q is not a method", w.o.Method))
+		errs = append(errs, wrongf("Method", "%.100q is not a method", w.o.Method))
 	}
 	seen := map[string]bool{}
 	for _, fields := range []map[string]string{w.o.Header, w.o.HeaderFiles} {
@@ -110,18 +110,18 @@ func (w *webhook) check() error {
 			field := http.CanonicalHeaderKey(name)
 			switch {
 			case !httprules.IsToken(name):
-				errs = append(errs, fmt.Errorf("option Header: %.100q is not the name of a field", name))
+				errs = append(errs, wrongf("Header", "%.100q is not the name of a field", name))
 			case slices.Contains([]string{"Host", "Content-Length", "Transfer-Encoding", "Trailer"}, field):
-				errs = append(errs, fmt.Errorf("option Header: %s follows from URL and Body", name))
+				errs = append(errs, wrongf("Header", "%s follows from URL and Body", name))
 			case seen[field]:
-				errs = append(errs, fmt.Errorf("option Header: %s is given twice", name))
+				errs = append(errs, wrongf("Header", "%s is given twice", name))
 			}
 			seen[field] = true
 		}
 	}
 	for name, value := range w.o.Header {
 		if hasControl(value) {
-			errs = append(errs, fmt.Errorf("option Header: the value of %.100q has a line break or another control character", name))
+			errs = append(errs, wrongf("Header", "the value of %.100q has a line break or another control character", name))
 		}
 	}
 	if w.o.Body != "" {
@@ -130,7 +130,7 @@ func (w *webhook) check() error {
 			_, err = renderBody(w.body, sampleMessage("namespace", "group", time.Unix(0, 0)))
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("option Body: %w", err))
+			errs = append(errs, wrongf("Body", "%w", err))
 		}
 	}
 	return errors.Join(errs...)

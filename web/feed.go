@@ -16,6 +16,8 @@ const (
 	readAtLeast = 5 * time.Second
 	// keepFor is how long the watches stay without a request.
 	keepFor = time.Minute
+	// probeWithin bounds a probe. A store that takes longer counts as away.
+	probeWithin = 3 * time.Second
 	// retryAfter is how long a failure to open the watches holds for all requests.
 	retryAfter = 2 * time.Second
 	// maxStreams bounds the streams of all browsers together.
@@ -30,6 +32,8 @@ var errClosed = errors.New("the console is closed")
 type feed struct {
 	watch    func(context.Context) (*operator.GroupView, error)
 	onChange func() // called before readers learn of another snapshot; nil for none
+	// probe reads something of the store. A view says nothing while the store is away: it is as old as the last event.
+	probe func(context.Context) error
 
 	mu       sync.Mutex
 	ctx      context.Context // ends with the feed
@@ -163,19 +167,32 @@ func (f *feed) take(view *operator.GroupView, changed <-chan struct{}) (next <-c
 	case <-f.ctx.Done():
 		return nil, false
 	}
-	err := view.Err()
+	ended := view.Err()
+	away := f.isAway()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.fail(err); err != nil {
+	if f.fail(errors.Join(ended, away)); ended != nil {
 		return nil, false
 	}
 	next = view.Changed()
-	f.status = view.Status()
+	if away == nil {
+		f.status = view.Status()
+	}
 	if f.onChange != nil {
 		f.onChange()
 	}
 	f.publish()
 	return next, true
+}
+
+// isAway returns an error if the store does not answer.
+func (f *feed) isAway() error {
+	if f.probe == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(f.ctx, probeWithin)
+	defer cancel()
+	return f.probe(ctx)
 }
 
 // fail keeps an error, or nil after a success. The mutex is held.

@@ -158,11 +158,20 @@ func TestEvents_AreBounded(t *testing.T) {
 
 func TestPages_WhileTheStoreIsAway(t *testing.T) {
 	onFleet(t, func(k *kit) {
-		k.page("/")
-		k.console.feed.mu.Lock()
-		k.console.feed.err = registry.ErrUnavailable
-		k.console.feed.mu.Unlock()
-		assert.Contains(t, k.page("/"), "The store does not answer. This is what was on record at 2000-01-01T00:01:35Z.")
+		stop := make(chan struct{})
+		go func() { k.get("/events"); close(stop) }() // a viewer
+		k.fleet.Sleep(3 * time.Second)
+		resume := k.fleet.Server().Pause()
+		k.fleet.Sleep(2 * (readAtLeast + probeWithin))
+		for _, path := range []string{"/", "/instances"} {
+			assert.Contains(t, k.page(path), "The store does not answer. This is what was on record at 2000-01-01T00:01:", path)
+		}
+		assert.Equal(t, http.StatusServiceUnavailable, k.get("/api/v1/jobs").Code)
+		resume()
+		k.fleet.Sleep(2 * (readAtLeast + probeWithin))
+		assert.NotContains(t, k.page("/"), "The store does not answer")
+		k.console.Close()
+		<-stop
 	})
 }
 

@@ -73,6 +73,10 @@ func New(op *operator.Operator, o Options) (*Console, error) {
 		statuses: newCache[*operator.Status](readEvery, 256), diagnoses: newCache[operator.Diagnosis](10*time.Second, 1),
 		pasts: newCache[map[string]past.Strip](pastFor, 64),
 	}
+	c.feed.probe = func(ctx context.Context) error {
+		_, err := op.Intent(ctx, "")
+		return err
+	}
 	c.feed.onChange = c.statuses.dropAll // a page that is fetched for a change must show it
 	c.handler = http.NewCrossOriginProtection().Handler(c.routes(c.newAPI()))
 	return c, nil

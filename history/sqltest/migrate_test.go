@@ -54,6 +54,7 @@ func (d *database) requireUsable(t *testing.T, db *sql.DB) {
 	store := d.store(t, db, history.SQLOptions{})
 	require.NoError(t, store.Write(t.Context(), history.Batch{Runs: []history.Run{runOf(0, 0, 1, history.Failed)}}))
 	require.Equal(t, 1, failuresOf(t, store.Reader("billing", "")))
+	require.NoError(t, store.WriteLogs(t.Context(), []history.Log{logOf(0, 0, 0, "x\n")}))
 	require.Equal(t, d.migrations(t), count(t, db, "SELECT count(*) FROM rota_history_version"))
 }
 
@@ -106,6 +107,7 @@ func TestMigrate_ContinuesAfterACrash(t *testing.T) {
 			d.exec(t, db, "DROP VIEW rota_fire")
 			d.exec(t, db, "DROP TABLE rota_run")
 			d.exec(t, db, "DROP TABLE rota_fire_part")
+			d.exec(t, db, "DROP TABLE rota_log")
 		}
 	})
 }

@@ -236,6 +236,11 @@ func (s *subject) checkOutcome() result {
 		attempt = 0
 	}
 	if f, found := s.findFailure(attempt); found {
+		if f.Again && !exact { // its retry has run, or was cancelled, since a later fire is claimed
+			r := unclear("attempt %d failed at %s: %s. It was to be made again, and the records do not hold how that ended", f.Attempt, seconds(f.At), f.Error)
+			r.summary = fmt.Sprintf("failed as attempt %d at %s with: %s. It was to be made again; only the run history has how that ended", f.Attempt, seconds(f.At), f.Error)
+			return r.lookUp()
+		}
 		return s.describeFailure(f)
 	}
 	ended, tracked := s.findEndedFire()

@@ -413,6 +413,11 @@ func gateCases() []gateCase {
 			r.claim(0, coordtest.Fire(5, 2).Watermark())
 		}, 0, "", "succeeded, as attempt 2", ""},
 		{"an older fire", "outcome", Unknown, nil, at(2), "not on record", "only the run history has its outcome", "run history"},
+		{"an older fire that failed and was retried", "outcome", Unknown, func(_ *testing.T, r *Records) {
+			r.editClaims(0, func(c *record.Claims) {
+				c.Failures = c.Failures.With(record.Failure{RunGroup: record.RunGroup{Shards: shardset.Of(0), Ref: coordtest.Fire(2, 1)}, At: at(2) + 1, Error: "no such table", Again: true})
+			})
+		}, at(2), "do not hold how that ended", "only the run history has how that ended", "run history"},
 		{"an older fire that failed", "outcome", Stop, func(_ *testing.T, r *Records) { r.fail(0, coordtest.Fire(2, 1), "no such table") }, at(2), "no such table", "", "retry"},
 		{"a failure that may be displaced", "outcome", Unknown, func(_ *testing.T, r *Records) {
 			r.claim(0, coordtest.Fire(5, 1).Watermark())

@@ -29,10 +29,10 @@ var reach = []struct {
 	{"operator", []string{"registry", "coordinator/strategy", "internal/group/...", "internal/count", "internal/heap", "internal/jobname", "internal/parallel", "internal/record", "internal/scheduletext", "internal/shardset"}},
 	{"coordinator/...", []string{"registry", "lock", "coordinator/...", "internal/group/...", "internal/contain", "internal/count", "internal/jobname", "internal/mutex", "internal/parallel", "internal/record", "internal/scheduletext", "internal/shardset"}},
 	{"schedule", []string{"internal/firelist", "internal/jobname", "internal/scheduletext", "internal/texthash", "github.com/robfig/cron/v3"}}, // knows no fleet
-	{"executor/...", []string{"registry", "schedule", "operator", "coordinator/...", "executor/...", "internal/group/...", "internal/contain", "internal/count", "internal/firelist", "internal/heap", "internal/jobname", "internal/mutex", "internal/record", "internal/scheduletext", "internal/shardset", "internal/texthash"}},
+	{"executor/...", []string{"registry", "schedule", "operator", "coordinator/...", "executor/...", "internal/group/...", "internal/contain", "internal/count", "internal/firelist", "internal/heap", "internal/jobname", "internal/mutex", "internal/record", "internal/runlog", "internal/scheduletext", "internal/shardset", "internal/texthash"}},
 	{"history/sqltest", nil},
 	{"web/browsertest", nil},
-	{"handler", []string{"executor", "registry", "internal/contain", "internal/httprules", "internal/mutex", "github.com/robfig/cron/v3"}},
+	{"handler", []string{"executor", "registry", "internal/contain", "internal/httprules", "internal/mutex", "internal/runlog", "github.com/robfig/cron/v3"}},
 	{"notify", []string{
 		"registry", "lock", "operator", "executor", "internal/contain", "internal/count", "internal/httprules", "internal/mutex",
 		"internal/record", "internal/view",

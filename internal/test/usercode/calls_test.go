@@ -30,6 +30,9 @@ var protected = map[string][]string{
 		"executor.Options.Clock in executor.New",     // in a contain.Clock
 		"history.Sink.Write in history.writer.write",
 		"history.Trimmer.Trim in history.writer.trimIfDue",
+		"history.LogOptions.Mask in history.runLog.add",
+		"history.LogOptions.Skip in history.LogOptions.skips",
+		"history.LogSink.WriteLogs in history.writer.callWriteLogs",
 		"interface{ExitCode} in history.newRun",
 		"interface{OutputTail} in history.newRun",
 		"io.WriteCloser.Close in handler.filter.close",
@@ -38,13 +41,18 @@ var protected = map[string][]string{
 		"slog.Handler.Handle in contain.logHandler.Handle",
 		"slog.Handler.WithAttrs in contain.logHandler.WithAttrs",
 		"slog.Handler.WithGroup in contain.logHandler.WithGroup",
+		"slog.Handler.Enabled in handler.output.record", // a contain.Logger, by observers.runLogs
+		"slog.Handler.Handle in handler.output.record",
+		"encoding.TextMarshaler.MarshalText in history.valueText", // in a contain.Logger as well
+		"error.Error in history.valueText",
 		"strategy.Func in strategy.Run",
 	},
 	"Write or Trim of another Sink calls it": {
 		"history.Sink.Write in history.tee.Write",
 		"history.SinkFunc in history.SinkFunc.Write",
 		"history.Trimmer.Trim in history.tee.Trim",
-		"io.Writer.Write in history.jsonLines.Write",
+		"history.LogSink.WriteLogs in history.logTee.WriteLogs",
+		"io.Writer.Write in history.jsonLines.writeLocked",
 	},
 	"callHandler recovers, and handlers call it": {
 		"cron.Job.Run in handler.cronJob.Handle",
@@ -66,6 +74,8 @@ var protected = map[string][]string{
 		"executor.Observer.RunBegun in executor.claimedRun.observeBegun",
 		"executor.Observer.RunClaimed in executor.Executor.observeClaimed",
 		"executor.Observer.RunEnded in executor.Executor.observeOutcome",
+		"executor.Observer.RunLog in executor.observers.runLogs",
+		"executor.Observer.RunLog in history.Recorder.Observer", // which sets it
 		"executor.Observer.RunCrashed in executor.Executor.queueCrashed",
 		"executor.Observer.RunRetried in executor.claimedRun.observeEnded",
 		"executor.Observer.SessionChanged in executor.Executor.memberEvents",
@@ -90,6 +100,7 @@ var protected = map[string][]string{
 		"error.Error in executor.handBackError",
 		"error.Error in history.isSQLiteBusy",
 		"error.Error in history.newRun",
+		"error.Error in history.logs.end",
 	},
 }
 

@@ -94,6 +94,24 @@ var contained = []struct {
 			LeadershipChanged: func(executor.LeadershipChanged) { do() }, ClockChanged: func(executor.ClockChanged) { do() },
 		}
 	}, unharmed},
+	{"Observer.RunLog", logged(func(_ *fixture, do func()) executor.Observer {
+		return executor.Observer{RunLog: func(executor.RunInfo) slog.Handler { do(); return nil }}
+	}), onlyPanics},
+	{"handler of Observer.RunLog", logged(func(_ *fixture, do func()) executor.Observer {
+		return executor.Observer{RunLog: func(executor.RunInfo) slog.Handler { return logHandler{onHandle: do} }}
+	}), onlyPanics},
+	{"history.LogOptions.Mask", logged(func(f *fixture, do func()) executor.Observer {
+		return f.recordLogs(history.NewRing(10), history.LogOptions{Mask: func(text string) string { do(); return text }})
+	}), onlyPanics},
+	{"history.LogOptions.Skip", logged(func(f *fixture, do func()) executor.Observer {
+		return f.recordLogs(history.NewRing(10), history.LogOptions{Skip: func(string) bool { do(); return false }})
+	}), onlyPanics},
+	{"history.LogSink", logged(func(f *fixture, do func()) executor.Observer {
+		return f.recordLogs(logSink{do}, history.LogOptions{})
+	}), unharmed},
+	{"history.Tee of a history.LogSink", logged(func(f *fixture, do func()) executor.Observer {
+		return f.recordLogs(history.Tee(logSink{do}), history.LogOptions{})
+	}), unharmed},
 	{"handler.Cron", func(f *fixture, do func()) { f.bad.Handler = handler.Cron(cron.FuncJob(do)) }, failing},
 	{"RoundTrip of the Client of HTTP", badClient(func(do func()) http.Client { return http.Client{Transport: roundTripper{onRoundTrip: do}} }), failing},
 	{"Read of a body of the Client of HTTP", badClient(func(do func()) http.Client { return http.Client{Transport: roundTripper{onRead: do}} }), failing},
@@ -185,6 +203,20 @@ type fixture struct {
 func (f *fixture) record(sink history.Sink, annotate func(executor.RunEnded, *history.Run)) {
 	f.recorder = history.New(sink, history.Options{Annotate: annotate, Logger: slog.New(slog.DiscardHandler)})
 	f.options.Observer = f.recorder.Observer()
+}
+
+// recordLogs returns the observer of a Recorder that keeps logs.
+func (f *fixture) recordLogs(sink history.Sink, o history.LogOptions) executor.Observer {
+	f.recorder = history.New(sink, history.Options{Logs: o, Logger: slog.New(slog.DiscardHandler)})
+	return f.recorder.Observer()
+}
+
+// logged installs an observer, and a handler of the job "bad" that logs a line.
+func logged(observer func(f *fixture, do func()) executor.Observer) func(*fixture, func()) {
+	return func(f *fixture, do func()) {
+		f.options.Observer = observer(f, do)
+		badHandler(func(_ func(), r *executor.Run) error { r.Logger().Info("x"); return nil })(f, do)
+	}
 }
 
 // badHandler installs a handler of the job "bad".
@@ -324,6 +356,12 @@ type trimmer func()
 
 func (trimmer) Write(context.Context, history.Batch) error             { return nil }
 func (t trimmer) Trim(context.Context, time.Time) (more bool, _ error) { t(); return false, nil }
+
+// logSink is a sink that keeps logs.
+type logSink struct{ do func() }
+
+func (logSink) Write(context.Context, history.Batch) error       { return nil }
+func (l logSink) WriteLogs(context.Context, []history.Log) error { l.do(); return nil }
 
 // tailed is an error with the methods that a history looks for.
 type tailed func()

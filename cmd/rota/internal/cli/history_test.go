@@ -50,7 +50,24 @@ func putHistory(t *testing.T, now time.Time, period time.Duration, more ...histo
 	b.Runs[0].ItemsFetched, b.Runs[0].ItemsProcessed = 70, 50
 	b.Runs = append(b.Runs, more...)
 	require.NoError(t, store.Write(t.Context(), b))
+	require.NoError(t, store.WriteLogs(t.Context(), logsOf(b.Runs[0])))
 	return "sqlite:" + file
+}
+
+// logsOf returns two pieces of the log of a run, between which lines are missing.
+func logsOf(r history.Run) []history.Log {
+	p := history.Log{
+		Namespace: r.Namespace, Group: r.Group, Job: r.Job, Fire: r.Fire, Run: r.ID, Instance: r.Instance, Shard: r.Shard, Attempt: 1,
+		Lines: 2, Written: r.Started.Add(time.Second),
+	}
+	at := func(ms int) string {
+		return r.Started.Add(time.Duration(ms) * time.Millisecond).UTC().Format("2006-01-02T15:04:05.000Z")
+	}
+	p.Text = at(12) + " info begun param=eu\n" + at(40) + " stdout asking \x1b[31mtenants\n"
+	last := p
+	last.Piece, last.Line, last.Byte, last.Lines, last.Outcome = 1, 120, 4000, 1, r.Outcome
+	last.Text = at(990) + " stderr 503 Service Unavailable\n"
+	return []history.Log{p, last}
 }
 
 // TestPast uses a real clock: a database has goroutines of its own.
@@ -102,6 +119,31 @@ func TestPast(t *testing.T) {
 	assert.Equal(t, "no runs\n", out)
 	_, out, _ = show("runs", "tenants", "--fire", "2026-03-01T11:00:00Z", "-o", "wide")
 	assert.Contains(t, out, "50/70")
+	const log = "2026-03-01T11:00:00.012Z    7 info    begun param=eu\n2026-03-01T11:00:00.040Z    7 stdout  asking  [31mtenants\n" +
+		"-                           7 missing 118 lines (3903 bytes) are missing\n2026-03-01T11:00:00.990Z    7 stderr  503 Service Unavailable\n" +
+		"2026-03-01T11:00:01.000Z    7 end     failed\n"
+	code, out, errs = show("logs", "tenants")
+	require.Equal(t, exit.OK, code, errs)
+	assert.Equal(t, log, out)
+	for want, args := range map[string][]string{
+		log: {"--fire", "2026-03-01T11:00:00Z", "--shard", "6-8"}, "no log\n": {"--fire", "2026-03-01T10:00:00Z"},
+		"tenants/7\n": {"-o", "name"},
+	} {
+		_, out, _ = show(append([]string{"logs", "tenants"}, args...)...)
+		assert.Equal(t, want, out, args)
+	}
+	for _, args := range [][]string{{"--shard", "6"}, {"--trigger", "1"}, {"--since", "1s"}} {
+		_, out, _ = show(append([]string{"logs", "tenants"}, args...)...)
+		assert.Equal(t, "no log\n", out, args)
+	}
+	_, out, _ = show("logs", "tenants", "--since", "9999d")
+	assert.Equal(t, log, out)
+	_, out, _ = show("logs", "tenants", "-o", "json")
+	assert.Contains(t, out, "\"kind\": \"missing\"")
+	assert.Contains(t, out, "\"text\": \"begun param=eu\"")
+	code, out, _ = show("logs", "other")
+	assert.Equal(t, exit.NoJob, code)
+	assert.Contains(t, out, "no log\n\nnote  The history ")
 	_, out, _ = show("runs", "other", "-o", "json")
 	assert.Contains(t, out, `"runs": []`)
 }
@@ -137,6 +179,9 @@ jobs:
 	assert.Regexp(t, `(?m)^1 .+ web-1 .+ failed +exit code 3: no paper$`, out)
 	_, out, _ = execute(t, "runs", "settle", "--file", file, "--failed", "-o", "json")
 	assert.Contains(t, out, `no paper`)
+	_, out, _ = execute(t, "logs", "settle", "--file", file)
+	assert.Regexp(t, `(?m)^.{24}    1 stderr  no paper$`, out)
+	assert.Regexp(t, `(?m)^.{24}    1 end     failed$`, out)
 	for want, args := range map[string][]string{
 		"in other/night": {"-n", "other"}, "no such table": {"--history", "sqlite:" + file + ".empty"},
 	} {
@@ -176,6 +221,9 @@ func TestHistory_RefusesWrongFlags(t *testing.T) {
 		{[]string{"fires", "j", "--since", "soon"}, exit.Usage, `--since "soon" is not a duration`},
 		{[]string{"fires", "j", "--since", "-1h"}, exit.Usage, `--since "-1h" is not a duration`},
 		{[]string{"runs", "j", "--fire", "noon"}, exit.Usage, `--fire is "noon", neither RFC 3339 nor a time of day as 14:00`},
+		{[]string{"logs", "j", "--since", "soon"}, exit.Usage, `--since "soon" is not a duration`},
+		{[]string{"logs", "j", "--fire", "noon", "--follow"}, exit.Usage, `--fire is "noon", neither RFC 3339 nor a time of day as 14:00`},
+		{[]string{"logs", "j", "-f", "-n", "a", "--history", "sqlite:" + file}, exit.Failed, "no such table"},
 		{[]string{"runs", "j", "--shard", "x"}, exit.Usage, `invalid argument "x" for "--shard" flag`},
 		{[]string{"runs", "j", "--failed", "--slowest"}, exit.Usage, "none of the others can be"},
 	} {

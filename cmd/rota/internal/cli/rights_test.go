@@ -35,7 +35,7 @@ var looks = map[string]string{
 }
 
 // looksAtHistory are the commands that read the database of runs only.
-var looksAtHistory = []string{"runs", "fires"}
+var looksAtHistory = []string{"runs", "fires", "logs"}
 
 // lookCommands returns the command lines of all commands under "Look" that read the store.
 func lookCommands(t *testing.T) []string {

@@ -57,6 +57,7 @@ var screens = map[string]string{
 	"check-json":      "check invoices --format json",
 	"fires":           "fires tenants --since 5m",
 	"runs":            "runs tenants",
+	"logs":            "logs tenants",
 	"jobs-empty":      "jobs -g defualt",
 	"instances-empty": "instances -n biling",
 	"top":             "top",

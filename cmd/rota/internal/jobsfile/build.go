@@ -49,7 +49,7 @@ func (b *builder) addJob(s *jobSpec) {
 	if s.Revision != nil {
 		j.Revision = *s.Revision
 	}
-	job := Job{Job: j, OwnRevision: s.Revision != nil, Digest: s.digest()}
+	job := Job{Job: j, OwnRevision: s.Revision != nil, SecretLog: s.SecretLog, Digest: s.digest()}
 	job.Local = job.Digest[:8]
 	job.Handler, job.Work = b.handler(s)
 	b.file.Jobs = append(b.file.Jobs, job)
@@ -721,9 +721,10 @@ func (s *jobSpec) digest() string {
 		Env                map[string]value
 		KillAfter          *time.Duration
 		OK, Permanent      []int
-		Output             int `json:",omitempty"`
+		Output             int  `json:",omitempty"`
+		SecretLog          bool `json:",omitempty"`
 		HTTP               httpSpec
-	}{s.Command, s.Shell, s.Interpreter, s.Dir, s.Env, s.KillAfter, s.OKExit, s.PermanentExit, s.Output, s.HTTP})
+	}{s.Command, s.Shell, s.Interpreter, s.Dir, s.Env, s.KillAfter, s.OKExit, s.PermanentExit, s.Output, s.SecretLog, s.HTTP})
 	if err != nil {
 		panic(err) // cannot fail: texts and numbers
 	}

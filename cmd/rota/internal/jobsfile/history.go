@@ -26,11 +26,17 @@ type History struct {
 	Retention                 time.Duration // below 0: unlimited
 	RowsPerJob                int           // below 0: unlimited
 	Queue                     int
+	Logs                      int           // -1: no logs are kept; 1: they are; 0: they are by a database
+	LogRetention              time.Duration // below 0: unlimited
+	LogSize                   int
 	TablesExist               bool // they are not to be created or updated
 }
 
 // JSONLines reports whether the records are lines of a file.
 func (h History) JSONLines() bool { return strings.HasPrefix(h.URL, "jsonl:") }
+
+// KeepsLogs reports whether the logs of runs are recorded.
+func (h History) KeepsLogs() bool { return h.Logs > 0 || h.Logs == 0 && !h.JSONLines() }
 
 // resolveFile makes the path of a file relative to a directory.
 func (h *History) resolveFile(dir string) {
@@ -92,7 +98,7 @@ func (h Host) secret(v value) (string, error) {
 // The keys that do not apply to each history.
 var (
 	historyLogin  = []string{"user_file", "user_env", "password_file", "password_env", "tls"}
-	historyTables = []string{"retention", "rows_per_job", "migrate"}
+	historyTables = []string{"retention", "rows_per_job", "migrate", "log_retention"}
 )
 
 // historyFields are the keys of a history that is a map.
@@ -113,6 +119,11 @@ func historyFields() []field[History] {
 		key("rows_per_job", orUnlimited(number(1), -1), func(v *h) *int { return &v.RowsPerJob }, "50000",
 			"How many rows of a job each table of a database keeps, about."),
 		key("queue", number(1), func(v *h) *int { return &v.Queue }, "10000", "How many records wait in memory while the database does not answer."),
+		key("log", convert(boolean(), func(on bool) int { return map[bool]int{true: 1, false: -1}[on] }), func(v *h) *int { return &v.Logs }, "`true` for a database",
+			"Whether the logs of runs are kept. A job can except itself by its key of this name."),
+		key("log_size", sizeShape(), func(v *h) *int { return &v.LogSize }, "64KiB", "How much of the log of a run is kept: half of it from the begin, half from the end."),
+		key("log_retention", orUnlimited(duration(time.Minute), -1), func(v *h) *time.Duration { return &v.LogRetention }, "168h",
+			"How long a database keeps logs. Of runs that did not fail it keeps those of the latest 20 fires of a job, and of the last hour."),
 		key("migrate", convert(boolean(), func(on bool) bool { return !on }), func(v *h) *bool { return &v.TablesExist }, "`true`",
 			"Whether the process creates and updates the tables. Otherwise another account does."),
 	}

@@ -64,6 +64,8 @@ type Job struct {
 	executor.Job
 	// OwnRevision reports whether the job has a revision apart from that of the file.
 	OwnRevision bool
+	// SecretLog reports whether the output of the runs is left out of the history.
+	SecretLog bool
 	// Work describes the local part in a few words, such as "/opt/bin/settle --region={{.ShardParam}}".
 	Work string
 	// Digest identifies the local part, which is not stored: program, script, request and

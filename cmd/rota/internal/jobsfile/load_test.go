@@ -122,7 +122,7 @@ func TestLoad_FillsEachFieldOfAJob(t *testing.T) {
 	assert.Equal(t, History{
 		URL: "postgres://db1.internal,db2.internal:5433/history?sslmode=verify-full", UserEnv: "ROTA_TEST_DB_USER", PasswordEnv: "ROTA_TEST_DB_PASSWORD",
 		TLS: TLSFiles{Enabled: true, CAFile: "/run/secrets/ca.pem", ServerName: "db.internal"}, Keep: history.KeepFires, Retention: -1, RowsPerJob: -1,
-		Queue: 2000, TablesExist: true,
+		Queue: 2000, TablesExist: true, Logs: 1, LogRetention: 48 * time.Hour, LogSize: 128 << 10,
 	}, f.History)
 	whole := reflect.ValueOf(f.History)
 	for i := range whole.NumField() {
@@ -133,6 +133,7 @@ func TestLoad_FillsEachFieldOfAJob(t *testing.T) {
 
 	settle := f.job(t, "settle")
 	assert.True(t, settle.OwnRevision)
+	assert.True(t, settle.SecretLog)
 	assert.Equal(t, "/bin/echo --region {{.ShardParam}} --fence {{.Fence}} 1.50 no", settle.Work)
 	assert.Equal(t, &handler.Cmd{
 		Path: "/bin/echo", Args: []string{"--region", "{{.ShardParam}}", "--fence", "{{.Fence}}", "1.50", "no"},

@@ -43,6 +43,7 @@ type jobSpec struct {
 	KillAfter               *time.Duration
 	OKExit, PermanentExit   []int
 	Output                  int // Cmd.LogLimit
+	SecretLog               bool
 	HTTP                    httpSpec
 	Retry                   executor.Retry
 	Timeout                 time.Duration

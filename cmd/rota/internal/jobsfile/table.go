@@ -182,7 +182,7 @@ var jobGuesses = map[string]string{
 	"total": "shards", "sharding": "shards", "shard_params": "shards: {0: ..., 1: ...}", "parameter": "param", "parameters": "param", "args": "command: [PROGRAM, ARG, ...]",
 	"cwd": "dir", "workdir": "dir", "working_dir": "dir", "environment": "env", "user": "a user of the whole process: rota run runs commands as itself",
 	"retries": "retry", "on_misfire": "misfire", "on_overlap": "overlap", "concurrency": "overlap", "concurrency_policy": "overlap",
-	"workers": "max_running", "labels": "run_on", "success_exit": "ok_exit", "stop_timeout": "kill_after", "log": "output", "stdout": "output", "logging": "output",
+	"workers": "max_running", "labels": "run_on", "success_exit": "ok_exit", "stop_timeout": "kill_after", "logs": "log", "stdout": "output", "logging": "output",
 }
 
 // jobFields returns the keys of a job, which callers do not change. A file may have thousands of jobs, and a table with its schema
@@ -232,6 +232,8 @@ func makeJobFields() []field[jobSpec] {
 		key("permanent_exit", listOf(exitCode()), func(s *j) *[]int { return &s.PermanentExit }, "none", "Exit codes after which a run is not retried.").onlyWith(withProgram...).allowInDefaults(),
 		key("output", logLimitShape(), func(s *j) *int { return &s.Output }, "`1MiB`",
 			"How much of the output is logged in each minute of a run. Each line counts 128 bytes more. The record `output cut` counts the lines beyond it; the history keeps the end in any case. The error of a run has the last line of standard error or, if that is empty, of standard output.").onlyWith(withProgram...).allowInDefaults(),
+		key("log", convert(oneOf("history", "none"), func(word string) bool { return word == "none" }), func(s *j) *bool { return &s.SecretLog }, "`history`",
+			"Where the output of runs is kept, beside the log of the process. `none` is for secret output: the history then has neither the log of a run nor the end of its output. `output: none` keeps it out of the log of the process, and the error of a run still has the last line.").allowInDefaults(),
 
 		key("shards", shardsShape(), func(s *j) *shards { return &s.Shards }, "1",
 			"The number of runs of each fire; or a map from each shard to its parameter, `{0: Beijing, 1: Shanghai}`; or the list of the parameters."),
@@ -332,19 +334,48 @@ func pointer[V any](s shape[V]) shape[*V] { return convert(s, func(v V) *V { ret
 // sizePattern matches a size and captures its number and its unit.
 var sizePattern = regexp.MustCompile(`^([1-9][0-9]{0,5})(KiB|MiB)$`)
 
+// sizeShape is a number of bytes, from 4 KiB on.
+func sizeShape() shape[int] {
+	s := map[string]any{"type": "string", "pattern": sizePattern.String()}
+	return shape[int]{"size, such as `64KiB`", s, func(r *reader, n *yaml.Node) (int, bool) {
+		size, ok := sizeOf(n)
+		switch {
+		case !ok:
+			r.report(n, "is %s, not a size such as 64KiB or 1MiB", describeNode(n))
+		case size < leastLog:
+			r.report(n, "is %s, below 4KiB", describeNode(n))
+		default:
+			return size, true
+		}
+		return 0, false
+	}}
+}
+
+// leastLog is the least size of a log.
+const leastLog = 4 << 10
+
+// sizeOf returns the bytes of a size.
+func sizeOf(n *yaml.Node) (int, bool) {
+	m := sizePattern.FindStringSubmatch(n.Value)
+	if n.Kind != yaml.ScalarNode || m == nil {
+		return 0, false
+	}
+	size, _ := strconv.Atoi(m[1]) // digits
+	return size << map[string]int{"KiB": 10, "MiB": 20}[m[2]], true
+}
+
 // logLimitShape is a Cmd.LogLimit.
 func logLimitShape() shape[int] {
 	s := map[string]any{"type": "string", "pattern": "^(none|unlimited|[1-9][0-9]{0,5}(KiB|MiB))$"}
 	return shape[int]{"size, such as `64KiB`, `none` or `unlimited`", s, func(r *reader, n *yaml.Node) (int, bool) {
 		if n.Kind == yaml.ScalarNode {
-			switch m := sizePattern.FindStringSubmatch(n.Value); {
+			switch size, ok := sizeOf(n); {
 			case n.Value == "none":
 				return -1, true
 			case n.Value == "unlimited":
 				return math.MaxInt, true
-			case m != nil:
-				size, _ := strconv.Atoi(m[1]) // digits
-				return size << map[string]int{"KiB": 10, "MiB": 20}[m[2]], true
+			case ok:
+				return size, true
 			}
 		}
 		r.report(n, "is %s, not a size such as 64KiB or 1MiB, none or unlimited", describeNode(n))

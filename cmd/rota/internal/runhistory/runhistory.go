@@ -30,7 +30,7 @@ import (
 // Commands returns the commands.
 func Commands(s *settings.Settings) []*cobra.Command {
 	c := &commands{Source: Source{s: s}}
-	return []*cobra.Command{c.fires(), c.runs()}
+	return []*cobra.Command{c.fires(), c.runs(), c.logs()}
 }
 
 type commands struct {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
@@ -44,6 +45,7 @@ func (s *server) openHistory(h jobsfile.History) (start func() (stop func()), er
 func (s *server) startHistory(h jobsfile.History, sink checkedSink, closeSink func()) (stop func()) {
 	recorder := history.New(sink, history.Options{
 		Namespace: s.target.namespace, Group: s.target.group, Instance: s.ex.Instance(), Keep: h.Keep, Queue: h.Queue, Logger: s.log,
+		Logs: history.LogOptions{Off: !h.KeepsLogs(), Run: h.LogSize, Mask: s.secrets.Mask, Skip: s.secretLogs.has},
 	})
 	s.ex.Observe(recorder.Observer())
 	opening, cancel := context.WithTimeout(context.Background(), historyOpenTimeout)
@@ -81,7 +83,8 @@ func shutDownRecorder(r *history.Recorder) {
 func (o *options) openSink(h jobsfile.History) (sink checkedSink, closeSink func(), err error) {
 	if h.JSONLines() {
 		file := appendedFile(historyurl.File(h.URL))
-		return &linesSink{history.JSONLines(file), file}, func() {}, nil
+		lines := history.JSONLines(file)
+		return &linesSink{lines, lines.(history.LogSink), file}, func() {}, nil
 	}
 	connection, err := h.Connection(o.hostOfRun())
 	if err != nil {
@@ -92,7 +95,7 @@ func (o *options) openSink(h jobsfile.History) (sink checkedSink, closeSink func
 		return nil, nil, err
 	}
 	db.SetMaxOpenConns(1) // for the one goroutine of the recorder: a fleet has many processes
-	store, err := history.SQL(db, dialect, history.SQLOptions{Retention: h.Retention, RowsPerJob: h.RowsPerJob})
+	store, err := history.SQL(db, dialect, history.SQLOptions{Retention: h.Retention, RowsPerJob: h.RowsPerJob, LogRetention: h.LogRetention})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -135,9 +138,41 @@ func (t *tablesSink) Write(ctx context.Context, b history.Batch) error {
 	return t.SQLStore.Write(ctx, b)
 }
 
+// WriteLogs implements history.LogSink.
+func (t *tablesSink) WriteLogs(ctx context.Context, pieces []history.Log) error {
+	if err := t.migrate(ctx); err != nil {
+		return err
+	}
+	return t.SQLStore.WriteLogs(ctx, pieces)
+}
+
+// secretLogs are the names of the jobs of which nothing that their runs print is recorded.
+type secretLogs struct {
+	names atomic.Pointer[map[string]bool]
+}
+
+// of records the jobs of files.
+func (l *secretLogs) of(files ...*jobsfile.File) {
+	names := map[string]bool{}
+	for _, f := range files {
+		for _, j := range f.Jobs {
+			if j.SecretLog {
+				names[j.Name] = true
+			}
+		}
+	}
+	l.names.Store(&names)
+}
+
+func (l *secretLogs) has(job string) bool {
+	names := l.names.Load()
+	return names != nil && (*names)[job]
+}
+
 // linesSink is a file with lines of JSON.
 type linesSink struct {
 	history.Sink
+	history.LogSink
 	file appendedFile
 }
 

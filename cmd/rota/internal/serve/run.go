@@ -36,6 +36,8 @@ type server struct {
 	measured *rotaprom.Registry
 	notifier *notify.Notifier // nil until a file has receivers; a reload may start it
 
+	secretLogs secretLogs
+
 	// The loop of serve has these, and the one reload that it has begun.
 	file      *jobsfile.File
 	gone      map[string]jobsfile.Job // withdrawn by reloads
@@ -81,6 +83,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	s.secretLogs.of(f)
 	startHistory, err := s.openHistory(f.History)
 	if err != nil {
 		return err
@@ -274,7 +277,12 @@ const withdrawTimeout = 10 * time.Second
 func (s *server) reload(ctx context.Context, now *jobsfile.File) *jobsfile.File {
 	next, c, err := s.readNext(now)
 	if err == nil {
-		err = s.ex.Register(c.register...)
+		s.secretLogs.of(now, next) // a job is secret before its first run
+		if err = s.ex.Register(c.register...); err != nil {
+			s.secretLogs.of(now)
+		} else {
+			s.secretLogs.of(next)
+		}
 	}
 	if err != nil {
 		s.log.Error("file not reloaded: the jobs stay as they are", "file", s.options.file, "error", err)

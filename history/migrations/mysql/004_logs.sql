@@ -1,0 +1,28 @@
+-- The logs of runs, in pieces.
+CREATE TABLE IF NOT EXISTS rota_log (
+    namespace varchar(190) NOT NULL,
+    grp varchar(64) NOT NULL,
+    job varchar(128) NOT NULL,
+    fire datetime(6) NOT NULL,
+    run_id varchar(190) NOT NULL,
+    instance varchar(128) NOT NULL,
+    fence bigint NOT NULL,
+    piece integer NOT NULL,
+    trigger_no bigint NOT NULL,
+    shard integer NOT NULL,
+    attempt integer NOT NULL,
+    line_no bigint NOT NULL,
+    byte_no bigint NOT NULL,
+    line_count integer NOT NULL,
+    head_pieces integer NOT NULL,
+    from_piece integer NOT NULL,
+    outcome varchar(32) NOT NULL,
+    failure boolean NOT NULL,
+    written_at datetime(6) NOT NULL,
+    bytes integer NOT NULL,
+    content text NOT NULL,
+    PRIMARY KEY (namespace, grp, job, fire, run_id, instance, fence, piece),
+    KEY rota_log_written (namespace, grp, job, written_at),
+    KEY rota_log_age (namespace, grp, written_at, bytes),
+    KEY rota_log_failure (namespace, grp, job, failure, fire, bytes)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
