@@ -122,7 +122,11 @@ func (c *Console) doAct(w http.ResponseWriter, r *request) error {
 	ctx, cancel := call(r)
 	defer cancel()
 	done, err := v.Do(ctx, c.op.As(r.user.Name, r.PostForm.Get("reason")), req)
-	c.options.Logger.Info("an act by the console", "act", v.Name, "on", on, "by", r.user.Name, "error", err)
+	attrs := []any{"act", v.Name, "on", on, "by", r.user.Name}
+	if err != nil {
+		attrs = append(attrs, "error", err)
+	}
+	c.options.Logger.Info("an act by the console", attrs...)
 	if err != nil {
 		if isUnreachable(err) {
 			return err

@@ -157,5 +157,9 @@ func (c *Console) showProblem(w http.ResponseWriter, r *request, err error) {
 	if !ok {
 		p = c.problemOf(r, err)
 	}
-	c.render(w, r, p.status, "problem", page{Title: http.StatusText(p.status), Problem: p.text})
+	b := page{Title: http.StatusText(p.status), Problem: p.text}
+	if r.user.Role > 0 {
+		b.Group = c.group()
+	}
+	c.render(w, r, p.status, "problem", b)
 }
