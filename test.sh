@@ -24,7 +24,7 @@ privileges are needed.
   --help    print this
 
   ./test.sh -- -run Lock -v     only tests of that name, with their output
-  ./test.sh -- -timeout 20m     the time-out of each package; 30m by default, 5h with --long
+  ./test.sh -- -timeout 20m     the time-out of each package; 45m by default, 5h with --long
 
 These environment variables replace what would be fetched:
 
@@ -68,7 +68,7 @@ if $quick && { $fresh || $long; }; then
 fi
 
 export GOFLAGS=-mod=readonly GOWORK=off
-timeout=30m
+timeout=45m
 unset ROTA_LONG
 if $long; then
 	export ROTA_LONG=1
