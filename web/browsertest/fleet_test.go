@@ -273,7 +273,7 @@ func (f *fleet) mount(t testing.TB, role web.Role, wrap ...func(http.Handler) ht
 	})
 	require.NoError(t, err)
 	t.Cleanup(console.Close)
-	var handler http.Handler = http.StripPrefix(strings.TrimSuffix(prefix, "/"), console)
+	handler := http.StripPrefix(strings.TrimSuffix(prefix, "/"), console)
 	for _, w := range wrap {
 		handler = w(handler)
 	}
