@@ -268,3 +268,11 @@ func TestCookie_IsSecureWithTLS(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, c.login("kim", password).Code)
 	assert.False(t, c.cookies[sessionCookie].Secure, "a client that is no proxy states nothing")
 }
+
+func TestAPI_GetsProblems(t *testing.T) {
+	s, _ := newTestServer(t, options{users: usersFile(t), contexts: []string{"billing", "search"}})
+	w := newClient(t, s).get("/billing/api/v1/jobs")
+	assert.Equal(t, http.StatusUnauthorized, w.Code)
+	assert.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
+	assert.Contains(t, w.Body.String(), `"type":"urn:rota:problem:unauthorized"`)
+}

@@ -3,6 +3,7 @@ package console
 import (
 	"bytes"
 	"embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"html/template"
@@ -52,7 +53,15 @@ func setSecurityHeaders(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 }
 
+// show answers with a page or, if a program asked the HTTP API, with a problem as the API has them.
 func (s *server) show(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
+	if kind, ok := apiProblems[status]; ok && strings.Contains(r.URL.Path, apiPath) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(status)
+		problem := map[string]any{"type": "urn:rota:problem:" + kind, "title": p.Title, "status": status, "detail": p.Problem}
+		_ = json.NewEncoder(w).Encode(problem) // the program has gone
+		return
+	}
 	id := identityOf(r)
 	p.Path, p.User, p.CanLeave = s.path, id.name, id.session != nil
 	var out bytes.Buffer
@@ -64,6 +73,14 @@ func (s *server) show(w http.ResponseWriter, r *http.Request, status int, name s
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write(out.Bytes()) // the browser has gone
+}
+
+// apiPath is in each path of the HTTP API.
+const apiPath = "/api/v1/"
+
+// apiProblems are the kinds of the API's problems that this server answers in its place.
+var apiProblems = map[int]string{
+	http.StatusUnauthorized: "unauthorized", http.StatusForbidden: "forbidden", http.StatusServiceUnavailable: "unavailable",
 }
 
 func (s *server) showProblem(w http.ResponseWriter, r *http.Request, status int, text string) {
