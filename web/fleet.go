@@ -15,6 +15,7 @@ import (
 	"github.com/rota-dev/rota/internal/shell"
 	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
+	"github.com/rota-dev/rota/web/internal/draw"
 )
 
 const (
@@ -31,7 +32,7 @@ type fleetBody struct {
 
 	Query, State string
 	States       []stateLink
-	Table        section
+	Table        draw.Table
 	From, To, Of int
 	Older, Newer string // addresses of the neighbouring pages
 	Note         string
@@ -174,7 +175,7 @@ func (b *fleetBody) addPage(jobs []view.Job, query url.Values, t view.Times) []v
 		return nil
 	}
 	v := view.Jobs{Jobs: jobs[from:to]}
-	b.Table = screenOf(v.Screen, t, linkColumns(""))[0]
+	b.Table = screenOf(v.Screen, t, linkColumns(""))[0].Table
 	for i := range b.Table.Rows {
 		b.Table.Rows[i].ID = "job-" + v.Jobs[i].Job
 		b.Table.Rows[i].State = v.Jobs[i].State
@@ -190,7 +191,7 @@ func (b *fleetBody) addStrips(drawn map[string]template.HTML) {
 	b.Table.Head = append(b.Table.Head, "LAST FIRES")
 	for i := range b.Table.Rows {
 		r := &b.Table.Rows[i]
-		r.Cells = append(r.Cells, text{Drawing: drawn[r.Cells[0].Text]})
+		r.Cells = append(r.Cells, draw.Text{Drawing: drawn[r.Cells[0].Text]})
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/rota-dev/rota/internal/look"
 	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
+	"github.com/rota-dev/rota/web/internal/draw"
 )
 
 // shardRows bounds the rows of a job's shards. Shards that are alike share one.
@@ -28,7 +29,7 @@ type jobBody struct {
 	Strip      template.HTML
 	Grid       string
 	Sections   []section
-	Shards     section
+	Shards     draw.Table
 	MoreShards int
 	Acts       []actLink
 }
@@ -57,7 +58,7 @@ func (c *Console) showJob(w http.ResponseWriter, r *request) error {
 	b.Sections = screenOf(detail.Screen, c.times(r), links)
 	shards := screenOf(shown(r, view.ShardsOf(*st, "", now)).Screen, c.times(r), links)
 	if len(shards) > 0 {
-		b.Shards = shards[0]
+		b.Shards = shards[0].Table
 		b.MoreShards = max(0, len(b.Shards.Rows)-shardRows)
 		b.Shards.Rows = b.Shards.Rows[:len(b.Shards.Rows)-b.MoreShards]
 		for i := range b.Shards.Rows {

@@ -2,39 +2,21 @@ package web
 
 import (
 	"fmt"
-	"html/template"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/rota-dev/rota/internal/view"
+	"github.com/rota-dev/rota/web/internal/draw"
 )
 
 // section is a section of a screen of the command, for a template.
 type section struct {
 	ID     string
 	Title  string
-	Fields []field
-	Head   []string
-	Rows   []row
-	Lines  []string
-}
-
-type field struct {
-	Label string
-	Text  text
-}
-
-// row is a row of a table. ID and State are empty unless the page sets them.
-type row struct {
-	ID, State string
-	Cells     []text
-}
-
-// text is a text that may be a link, and whose exact form may differ: relative times.
-type text struct {
-	Text, Exact, Link string
-	Drawing           template.HTML // in place of the text
+	Fields []draw.Field
+	draw.Table
+	Lines []string
 }
 
 // screenOf returns a screen for a template. Each instant is shown relative to now; its exact form is that of the same screen with
@@ -49,7 +31,7 @@ func screenOf(s func(view.Times) view.Screen, t view.Times, links func(column, t
 		e := exact[i]
 		sec := section{ID: fmt.Sprintf("part%d", i), Title: v.Title, Lines: v.Lines}
 		for j, f := range v.Fields {
-			sec.Fields = append(sec.Fields, field{strings.TrimSpace(f.Label), textOf(f.Text, at(e.Fields, j).Text, "")})
+			sec.Fields = append(sec.Fields, draw.Field{Label: strings.TrimSpace(f.Label), Text: textOf(f.Text, at(e.Fields, j).Text, "")})
 		}
 		for _, c := range v.Table.Columns {
 			if !c.Wide {
@@ -57,7 +39,7 @@ func screenOf(s func(view.Times) view.Screen, t view.Times, links func(column, t
 			}
 		}
 		for j, cells := range v.Table.Rows {
-			var r row
+			var r draw.Row // without an ID and a state, which the page may set
 			for k, cell := range cells {
 				if c := v.Table.Columns[k]; !c.Wide {
 					r.Cells = append(r.Cells, textOf(cell, at(at(e.Table.Rows, j), k), links(c.Name, cell)))
@@ -83,14 +65,14 @@ func at[T any](list []T, i int) (zero T) {
 // longestText bounds a text of a screen, such as the list of an owner's shards. The command prints all of it.
 const longestText = 512
 
-func textOf(relative, exact, link string) text {
+func textOf(relative, exact, link string) draw.Text {
 	if exact == relative || len(exact) > longestText {
 		exact = ""
 	}
 	if len(relative) > longestText {
 		relative = strings.ToValidUTF8(relative[:longestText], "") + " ..."
 	}
-	return text{Text: relative, Exact: exact, Link: link}
+	return draw.Text{Text: relative, Exact: exact, Link: link}
 }
 
 // jobLink returns the address of a job's page relative to the fleet's.

@@ -189,7 +189,7 @@ func tryRow(s *past.ShardRuns, j int, l Links, t view.Times) Row {
 		notes = append(notes, s.Note)
 	}
 	return Row{ID: fmt.Sprintf("shard-%d-%d-%d-%d", s.Shard, try.Trigger, try.Attempt, j), State: try.State.Name(), Cells: []Text{
-		{fmt.Sprint(s.Shard), "", l.Run(try.Fire, try.Trigger, s.Shard)},
+		{Text: fmt.Sprint(s.Shard), Link: l.Run(try.Fire, try.Trigger, s.Shard)},
 		{Text: outcomeOf(try)},
 		{Text: number},
 		{Text: try.Instance},

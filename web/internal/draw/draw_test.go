@@ -184,7 +184,7 @@ func TestNames_CannotBecomeMarkup(t *testing.T) {
 	}
 }
 
-var templates = template.Must(template.ParseFiles("../../pages/grid.tmpl", "../../pages/fire.tmpl", "../../pages/run.tmpl"))
+var templates = template.Must(template.ParseFiles("../../pages/layout.tmpl", "../../pages/grid.tmpl", "../../pages/fire.tmpl", "../../pages/run.tmpl"))
 
 func execute(t testing.TB, name string, page any) string {
 	var out bytes.Buffer

@@ -105,7 +105,7 @@ func fireRow(f *past.Fire, l Links, t view.Times, text string) Row {
 		name = FireName(f.Fire, 0) + name
 	}
 	return Row{ID: "fire-" + name, State: f.State.Name(), Cells: []Text{
-		{nameOf(t, f.Fire, f.Trigger), t.At(f.Fire), l.Fire(f.Fire, f.Trigger)}, {Text: f.State.String()}, {Text: text}, {Text: late}, {Text: took},
+		{Text: nameOf(t, f.Fire, f.Trigger), Exact: t.At(f.Fire), Link: l.Fire(f.Fire, f.Trigger)}, {Text: f.State.String()}, {Text: text}, {Text: late}, {Text: took},
 	}}
 }
 

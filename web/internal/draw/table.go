@@ -1,6 +1,8 @@
 package draw
 
-// Table is a table with the facts of a drawing. Its fields are those that the layout's templates for tables use.
+import "html/template"
+
+// Table is a table of a page, such as that with the facts of a drawing. The template "table" shows it.
 type Table struct {
 	Head []string
 	Rows []Row
@@ -13,4 +15,7 @@ type Row struct {
 }
 
 // Text is a text that may be a link, and whose exact form may differ.
-type Text struct{ Text, Exact, Link string }
+type Text struct {
+	Text, Exact, Link string
+	Drawing           template.HTML // in place of the text; empty for most
+}
