@@ -110,10 +110,15 @@ func (c *Console) strip(r *request, st *operator.Status, base string) template.H
 	defer cancel()
 	s, err := past.ReadStrips(ctx, c.options.History, []operator.JobSummary{st.Summary()})
 	if err != nil {
-		c.options.Logger.Warn("the console cannot read the history", "path", r.URL.Path, "error", err)
+		c.warnOfHistory(r, err)
 		return ""
 	}
 	return draw.Strip(s[st.Job], links(r, base), c.times(r))
+}
+
+// warnOfHistory logs that a page lacks what the history has.
+func (c *Console) warnOfHistory(r *request, err error) {
+	c.options.Logger.Warn("the console cannot read the history", "path", r.URL.Path, "error", err)
 }
 
 // strips draws the last fires of the jobs on a page of the fleet, by their names. They are read for all viewers at once.
@@ -133,7 +138,7 @@ func (c *Console) strips(r *request, jobs []view.Job) map[string]template.HTML {
 		return past.ReadStrips(ctx, c.options.History, summaries)
 	})
 	if err != nil {
-		c.options.Logger.Warn("the console cannot read the history", "path", r.URL.Path, "error", err)
+		c.warnOfHistory(r, err)
 		return nil
 	}
 	drawn := make(map[string]template.HTML, len(read))

@@ -5,7 +5,6 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,7 +68,7 @@ func (c *Console) showFleet(w http.ResponseWriter, r *request) error {
 	b.Alerts, b.Note = all.Alerts, all.Note
 	b.addWrong(all.Jobs)
 	b.addStates(all.Jobs, query)
-	b.addStrips(c.strips(r, b.addPage(choose(all.Jobs, filter), query, c.times(r))))
+	b.addStrips(c.strips(r, b.addPage(choose(all.Jobs, filter, all.At), query, c.times(r))))
 	if view.IsEmpty(&st) {
 		b.Note = "Nothing is stored of this group yet: start an instance, or check the namespace and the group."
 	}
@@ -100,13 +99,13 @@ func (d *digest) of(st operator.GroupStatus) view.Jobs {
 }
 
 // choose returns the jobs that a filter selects.
-func choose(jobs []view.Job, f view.JobsFilter) []view.Job {
+func choose(jobs []view.Job, f view.JobsFilter, now time.Time) []view.Job {
 	if f == (view.JobsFilter{}) {
 		return jobs
 	}
 	var chosen []view.Job
 	for i := range jobs {
-		if matched, _ := path.Match(f.Glob, jobs[i].Job); (matched || f.Glob == "") && (f.State == "" || slices.Contains(jobs[i].States, f.State)) {
+		if f.Selects(&jobs[i].JobSummary, now) {
 			chosen = append(chosen, jobs[i])
 		}
 	}

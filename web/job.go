@@ -42,21 +42,20 @@ func (c *Console) showJob(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	now := time.Now()
-	summary := view.JobsOf(operator.GroupStatus{At: now, Jobs: []operator.JobSummary{st.Summary()}}, view.JobsFilter{}).Jobs[0]
-	var group operator.Intent
-	if st.GroupPaused {
-		if group, err = c.intent(r, ""); err != nil {
-			return err
-		}
+	ctx, cancel := call(r)
+	defer cancel()
+	detail, err := look.JobOf(ctx, c.op, st, nextOnPage)
+	if err != nil {
+		return err
 	}
+	job := st.Summary()
+	summary := view.JobOf(&job, detail.At, view.LateAfter)
 	here := url.PathEscape(st.Job) + "/" // relative to this page
 	b := jobBody{Job: st.Job, State: summary.State, Text: summary.Text, Why: here + "explain", Grid: here + "grid"}
 	b.Strip = c.strip(r, st, here)
-	detail := shown(r, view.JobDetailOf(*st, group, look.NextFires(st, nextOnPage), now))
 	links := linkColumns(rootOf(r))
-	b.Sections = screenOf(detail.Screen, c.times(r), links)
-	shards := screenOf(shown(r, view.ShardsOf(*st, "", now)).Screen, c.times(r), links)
+	b.Sections = screenOf(shown(r, detail).Screen, c.times(r), links)
+	shards := screenOf(shown(r, view.ShardsOf(*st, "", detail.At)).Screen, c.times(r), links)
 	if len(shards) > 0 {
 		b.Shards = shards[0].Table
 		b.MoreShards = max(0, len(b.Shards.Rows)-shardRows)
@@ -80,12 +79,6 @@ func (c *Console) status(job string) (*operator.Status, error) {
 		st, err := c.op.Status(ctx, job)
 		return &st, err
 	})
-}
-
-func (c *Console) intent(r *request, job string) (operator.Intent, error) {
-	ctx, cancel := call(r)
-	defer cancel()
-	return c.op.Intent(ctx, job)
 }
 
 // explanationBody is the page that answers why a fire has run or has not.
@@ -134,18 +127,11 @@ func (c *Console) showExplanation(w http.ResponseWriter, r *request) error {
 func (c *Console) explain(r *request, job string, shard int, fire time.Time) (view.Explanation, error) {
 	ctx, cancel := call(r)
 	defer cancel()
-	e, err := c.op.Explain(ctx, job, shard, fire)
-	switch {
-	case err != nil:
-		return view.Explanation{}, err
-	case !e.Known:
-		return view.Explanation{}, operator.ErrUnknownJob
-	case c.options.History != nil && look.NeedsHistory(&e):
-		if e, err = look.AddHistory(ctx, c.options.History, e); err != nil {
-			return view.Explanation{}, err
-		}
+	v, ofHistory, err := look.Explain(ctx, c.op, c.options.History, job, shard, fire)
+	if ofHistory != nil {
+		c.warnOfHistory(r, ofHistory)
 	}
-	return shown(r, view.ExplanationOf(e, view.UnnamedHistory)), nil
+	return shown(r, v), err
 }
 
 // shown returns a view without what the user may not see.

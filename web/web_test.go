@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/history"
 	"github.com/rota-dev/rota/internal/acts"
 	"github.com/rota-dev/rota/operator"
 )
@@ -343,4 +345,21 @@ func BenchmarkJob(b *testing.B) {
 	for b.Loop() {
 		c.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/jobs/big", nil))
 	}
+}
+
+// away is a history whose database is down.
+type away struct{ history.Reader }
+
+func (away) RunsOfFire(context.Context, string, time.Time) ([]history.Run, error) {
+	return nil, errors.New("the database is down")
+}
+
+func TestExplanation_WithoutTheHistoryIsByTheRecords(t *testing.T) {
+	onFleet(t, func(k *kit) {
+		k.fleet.Sleep(2 * time.Minute)
+		k.history = away{k.history}
+		k.console = k.newConsole(Options{})
+		defer k.console.Close()
+		assert.Contains(t, k.page("/jobs/settle/explain?at=2000-01-01T00:01:00Z"), "only the run history has its outcome")
+	})
 }

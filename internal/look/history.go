@@ -101,6 +101,25 @@ func LastRuns(runs []history.Run) map[int]*history.Run {
 	return last
 }
 
+// Explain explains a fire of a job by the records and, if r is not nil and they lack a fact, by the history. If the history does not
+// answer, the explanation is by the records alone, with the error of the history.
+func Explain(ctx context.Context, op *operator.Operator, r history.Reader, job string, shard int, fire time.Time) (v view.Explanation, ofHistory, err error) {
+	e, err := op.Explain(ctx, job, shard, fire)
+	switch {
+	case err != nil:
+		return v, nil, err
+	case !e.Known:
+		return v, nil, fmt.Errorf("explain %q: %w", job, operator.ErrUnknownJob)
+	}
+	if r != nil && NeedsHistory(&e) {
+		completed, err := AddHistory(ctx, r, e)
+		if ofHistory = err; err == nil {
+			e = completed
+		}
+	}
+	return view.ExplanationOf(e, view.UnnamedHistory), ofHistory, nil
+}
+
 // NeedsHistory reports whether an answer lacks a fact that the history may have.
 func NeedsHistory(e *operator.Explanation) bool {
 	return slices.ContainsFunc(e.Answers, func(a operator.Answer) bool { return needsHistory(&a) })

@@ -26,17 +26,23 @@ func Job(ctx context.Context, op *operator.Operator, job string) (view.JobDetail
 	if err != nil {
 		return view.JobDetail{}, err
 	}
+	return JobOf(ctx, op, &st, 3)
+}
+
+// JobOf returns the job that a status is of, with its next fires. It reads the intent for all jobs if the group is paused.
+func JobOf(ctx context.Context, op *operator.Operator, st *operator.Status, fires int) (view.JobDetail, error) {
 	var group operator.Intent
 	if st.GroupPaused {
+		var err error
 		if group, err = op.Intent(ctx, ""); err != nil {
 			return view.JobDetail{}, err
 		}
 	}
-	return view.JobDetailOf(st, group, NextFires(&st, 3), time.Now()), nil
+	return view.JobDetailOf(*st, group, nextFires(st, fires), time.Now()), nil
 }
 
-// NextFires returns the next fires of a job: none while it is paused or its schedule is stopped.
-func NextFires(st *operator.Status, n int) []time.Time {
+// nextFires returns the next fires of a job: none while it is paused or its schedule is stopped.
+func nextFires(st *operator.Status, n int) []time.Time {
 	if st.NextFire.IsZero() {
 		return nil
 	}
@@ -112,11 +118,12 @@ func Next(ctx context.Context, op *operator.Operator, job string, n int) (view.N
 func TroubledJobs(st operator.GroupStatus) (names []string) {
 	seen := map[string]bool{}
 	for _, state := range []string{view.Late, view.Unowned, view.Problem} {
-		for _, name := range view.JobsOf(st, view.JobsFilter{State: state}).Names() {
-			if !seen[name] {
-				names = append(names, name)
+		f := view.JobsFilter{State: state}
+		for i := range st.Jobs {
+			if j := &st.Jobs[i]; !seen[j.Job] && f.Selects(j, st.At) {
+				names = append(names, j.Job)
+				seen[j.Job] = true
 			}
-			seen[name] = true
 		}
 	}
 	return names

@@ -59,7 +59,7 @@ func JobsOf(st operator.GroupStatus, f JobsFilter) Jobs {
 func JobsPage(st operator.GroupStatus, f JobsFilter, from, to int) (v Jobs, total int) {
 	v = Jobs{Version: Version, At: st.At, Group: groupOf(&st), Alerts: alertsOf(&st, len(st.Jobs)), Unreadable: st.Unreadable}
 	for i := range st.Jobs {
-		if !f.selects(&st.Jobs[i], st.At) {
+		if !f.Selects(&st.Jobs[i], st.At) {
 			continue
 		}
 		if total >= from && total < to {
@@ -76,8 +76,8 @@ func JobsPage(st operator.GroupStatus, f JobsFilter, from, to int) (v Jobs, tota
 	return v, total
 }
 
-// selects reports whether f selects a job.
-func (f JobsFilter) selects(j *operator.JobSummary, now time.Time) bool {
+// Selects reports whether f, which Check accepts, selects a job.
+func (f JobsFilter) Selects(j *operator.JobSummary, now time.Time) bool {
 	if matched, _ := path.Match(f.Glob, j.Job); f.Glob != "" && !matched {
 		return false
 	}

@@ -203,22 +203,11 @@ type explainQuery struct {
 }
 
 func readExplanation(c *call, q explainQuery) (view.Explanation, error) {
-	e, err := c.Op.Explain(c.r.Context(), c.job(), q.Shard, q.At)
-	switch {
-	case err != nil:
-		return view.Explanation{}, err
-	case !e.Known:
-		return view.Explanation{}, fmt.Errorf("explain %q: %w", c.job(), operator.ErrUnknownJob)
+	v, ofHistory, err := look.Explain(c.r.Context(), c.Op, c.History, c.job(), q.Shard, q.At)
+	if ofHistory != nil {
+		c.Logger.Warn("an explanation is without the history, which did not answer", "job", c.job(), "error", ofHistory)
 	}
-	if c.History != nil && look.NeedsHistory(&e) {
-		completed, err := look.AddHistory(c.r.Context(), c.History, e)
-		if err != nil { // the records have an answer of their own, as the command gives it
-			c.Logger.Warn("an explanation is without the history, which did not answer", "job", c.job(), "error", err)
-		} else {
-			e = completed
-		}
-	}
-	return view.ExplanationOf(e, view.UnnamedHistory), nil
+	return v, err
 }
 
 type nextQuery struct {
