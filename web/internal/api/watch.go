@@ -14,16 +14,15 @@ import (
 
 	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
+	"github.com/rota-dev/rota/web/internal/sse"
 )
 
 // Bounds of streams.
 const (
-	maxStreams   = 64
-	maxWaiting   = 16               // changes that a stream has not written; beyond them, it is dropped
-	pingEvery    = 15 * time.Second // below the idle time-outs of proxies
-	writeTimeout = 10 * time.Second
-	lookEvery    = time.Second     // at most
-	lookAnyway   = 5 * time.Second // fires come due, and jobs late, without a change of a record
+	maxStreams = 64
+	maxWaiting = 16              // changes that a stream has not written; beyond them, it is dropped
+	lookEvery  = time.Second     // at most
+	lookAnyway = 5 * time.Second // fires come due, and jobs late, without a change of a record
 )
 
 // jobChange is a job that has changed, or was removed if event is "removed", as the data of an event.
@@ -223,19 +222,11 @@ func serveWatch(c *call, w http.ResponseWriter) error {
 		return err
 	}
 	defer c.hub.close(stream)
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("X-Accel-Buffering", "no") // nginx would wait for more
-	out := http.NewResponseController(w)
-	send := func(text []byte) bool {
-		_ = out.SetWriteDeadline(time.Now().Add(writeTimeout)) // a server without deadlines has none
-		_, err := w.Write(text)
-		return err == nil && out.Flush() == nil
-	}
-	if c.r.Method == http.MethodHead || !send([]byte("retry: 2000\nevent: ready\ndata: {}\n\n")) {
+	out := sse.New(w)
+	if c.r.Method == http.MethodHead || !out.Send([]byte("retry: 2000\nevent: ready\ndata: {}\n\n")) {
 		return nil
 	}
-	ping := time.NewTicker(pingEvery)
+	ping := time.NewTicker(sse.PingEvery)
 	defer ping.Stop()
 	for {
 		select {
@@ -244,11 +235,11 @@ func serveWatch(c *call, w http.ResponseWriter) error {
 		case <-c.Done:
 			return nil
 		case <-ping.C:
-			if _, err := c.Authorize(c.r, Look); err != nil || !send([]byte(": ping\n\n")) { // a login may have expired
+			if _, err := c.Authorize(c.r, Look); err != nil || !out.Ping() { // a login may have expired
 				return nil
 			}
 		case changes, ok := <-stream:
-			if !ok || !send(c.eventsOf(changes, string(q.Glob))) {
+			if !ok || !out.Send(c.eventsOf(changes, string(q.Glob))) {
 				return nil
 			}
 		}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
+	"github.com/rota-dev/rota/web/internal/sse"
 )
 
 // stream is the answer to a watch that goes on.
@@ -236,7 +237,7 @@ func TestWatch_EndsWithTheLogin(t *testing.T) {
 		mu.Lock()
 		expired = true
 		mu.Unlock()
-		time.Sleep(pingEvery)
+		time.Sleep(sse.PingEvery)
 		assert.True(t, s.hasEnded())
 	})
 }
