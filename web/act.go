@@ -133,7 +133,7 @@ func (c *Console) doAct(w http.ResponseWriter, r *request) error {
 		}
 		return refuse(err)
 	}
-	c.statuses.drop(on)
+	c.statuses.dropAll() // an act on the group or an instance changes jobs too
 	back := backOf(v.On, on)
 	if v.Name == "forget" || v.Name == "retire" && c.isGone(on) {
 		back = ""
@@ -172,11 +172,6 @@ func (c *Console) actLinks(r *request, on acts.Target, prefix string) (links []a
 	return links
 }
 
-// verbsOfAnswers maps methods of an answer to acts.
-var verbsOfAnswers = map[string]string{
-	"Cancel": "cancel", "Enable": "enable", "Reset": "reset", "Resume": "resume", "Retry": "retry", "Trigger": "trigger",
-}
-
 // actOf returns the form of the act that an answer advises, with its fields set. It is empty if the user may not do it.
 func (c *Console) actOf(r *request, a *view.Answer) (link, name string) {
 	switch a.Verb {
@@ -185,9 +180,9 @@ func (c *Console) actOf(r *request, a *view.Answer) (link, name string) {
 	case "ResumeGroup":
 		link, name = "../../act/resume", "resume"
 	default:
-		name = verbsOfAnswers[a.Verb]
+		name = strings.ToLower(a.Verb)
 		v, ok := acts.Find(name, acts.OnJob)
-		if !ok {
+		if !ok { // no act helps, or only the history
 			return "", ""
 		}
 		q := url.Values{}

@@ -69,13 +69,6 @@ func (c *cache[V]) makeRoom() {
 	}
 }
 
-// drop has the next get of a key call again.
-func (c *cache[V]) drop(key string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.entries, key)
-}
-
 // dropAll has the next get of each key call again. A call in progress may have begun before the change that is the reason.
 func (c *cache[V]) dropAll() {
 	c.mu.Lock()

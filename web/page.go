@@ -34,7 +34,6 @@ type page struct {
 	// The rest is set by render.
 	Root    string // the relative address of the fleet's page: "", "../", ...
 	User    User
-	Acts    bool // the user may act
 	Group   view.Group
 	Fleets  []Link
 	At      stamp
@@ -51,7 +50,7 @@ func (p page) Base() string { return p.Group.Namespace + "/" + p.Group.Name }
 // render writes a page. A failure of a template is a defect, and answered as one.
 func (c *Console) render(w http.ResponseWriter, r *request, status int, name string, p page) {
 	p.Root = rootOf(r)
-	p.User, p.Acts, p.Fleets = r.user, c.options.Acts && r.user.Role >= Operate, c.options.Fleets
+	p.User, p.Fleets = r.user, c.options.Fleets
 	p.Section, _, _ = strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	p.Said = c.said.of(r.URL.Query().Get("said"))
 	p.At = stampOf(c.times(r), time.Now())

@@ -113,8 +113,6 @@ func (c *Console) serve(rt route, w http.ResponseWriter, r *http.Request) {
 			c.showProblem(w, req, err)
 			return
 		}
-	}
-	if rt.least > 0 {
 		_, _, _ = c.feed.read(r.Context()) // each page names the group; those that show its state handle the error
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
