@@ -54,19 +54,27 @@ type User struct {
 // roleFor returns the least role for an act.
 func roleFor(verb string) Role { return Role(api.LevelOf(verb)) }
 
-// authorizeLocal is the default of Options.Authorize. It compares the host too: a name that leads here by DNS would let a page of
-// another site read this one.
-func authorizeLocal(r *http.Request) (User, error) {
+// CheckLocal returns an error unless a request is from this machine, and to it by one of its own names. A name that leads here by DNS
+// would let a page of another site read the answers.
+func CheckLocal(r *http.Request) error {
 	addr, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || !addr.Addr().Unmap().IsLoopback() {
-		return User{}, fmt.Errorf("%s is not this machine, and Options.Authorize is nil", r.RemoteAddr)
+		return fmt.Errorf("%s is not this machine", r.RemoteAddr)
 	}
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
 	if ip, err := netip.ParseAddr(strings.Trim(host, "[]")); (err != nil || !ip.IsLoopback()) && host != "localhost" {
-		return User{}, fmt.Errorf("the host %q is not localhost, and Options.Authorize is nil", r.Host)
+		return fmt.Errorf("the host %q is not localhost", r.Host)
+	}
+	return nil
+}
+
+// authorizeLocal is the default of Options.Authorize.
+func authorizeLocal(r *http.Request) (User, error) {
+	if err := CheckLocal(r); err != nil {
+		return User{}, fmt.Errorf("%w, and Options.Authorize is nil", err)
 	}
 	return User{Name: "local", Role: Look}, nil
 }

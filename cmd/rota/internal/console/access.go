@@ -32,12 +32,8 @@ type access interface {
 type localAccess struct{}
 
 func (localAccess) identify(r *http.Request) (identity, error) {
-	addr, err := addrOf(r)
-	if err != nil || !addr.IsLoopback() {
-		return identity{}, fmt.Errorf("%s is another host, and the console has no users", r.RemoteAddr)
-	}
-	if !isLoopbackHost(r.Host) {
-		return identity{}, fmt.Errorf("the host %q is not localhost, and the console has no users", r.Host)
+	if err := web.CheckLocal(r); err != nil {
+		return identity{}, fmt.Errorf("%w, and the console has no users", err)
 	}
 	return identity{name: "local", roles: account.Roles{account.AnyNamespace: web.Look}}, nil
 }

@@ -2,12 +2,10 @@ package console
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/console/account"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
@@ -137,14 +135,4 @@ func (o *options) readUsers() (*account.Users, error) {
 func addrOf(r *http.Request) (netip.Addr, error) {
 	ap, err := netip.ParseAddrPort(r.RemoteAddr)
 	return ap.Addr().Unmap().WithZone(""), err
-}
-
-// isLoopbackHost reports whether the Host of a request is this host's own name. That of another site, whose name may lead here by
-// DNS, is not: its pages could read the answers.
-func isLoopbackHost(host string) bool {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return host == "localhost" || err == nil && ip.IsLoopback()
 }

@@ -55,7 +55,7 @@ func setSecurityHeaders(h http.Header) {
 
 // show answers with a page or, if a program asked the HTTP API, with a problem as the API has them.
 func (s *server) show(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
-	if kind, ok := apiProblems[status]; ok && strings.Contains(r.URL.Path, apiPath) {
+	if kind, ok := apiProblems[status]; ok && s.isAPI(r) {
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(status)
 		problem := map[string]any{"type": "urn:rota:problem:" + kind, "title": p.Title, "status": status, "detail": p.Problem}
@@ -75,8 +75,11 @@ func (s *server) show(w http.ResponseWriter, r *http.Request, status int, name s
 	_, _ = w.Write(out.Bytes()) // the browser has gone
 }
 
-// apiPath is in each path of the HTTP API.
-const apiPath = "/api/v1/"
+// isAPI reports whether a request is to the HTTP API of a fleet.
+func (s *server) isAPI(r *http.Request) bool {
+	_, ofFleet, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, s.path), "/")
+	return strings.HasPrefix(ofFleet, "api/v1/")
+}
 
 // apiProblems are the kinds of the API's problems that this server answers in its place.
 var apiProblems = map[int]string{
