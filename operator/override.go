@@ -178,14 +178,10 @@ func (ov *Override) encode() (json.RawMessage, error) {
 	return fields, invalidArgument(err)
 }
 
-func (ov *Override) encodeFields() (json.RawMessage, error) {
+// Fields returns the fields that ov replaces with their values, by their names in the stored definition. The map is the caller's.
+func (ov *Override) Fields() map[string]any {
 	fields := map[string]any{}
-	for name, value := range ov.Policies {
-		if !slices.Contains(policyFields, name) {
-			return nil, fmt.Errorf("there is no policy %q; there are %s", name, strings.Join(policyFields, ", "))
-		}
-		fields[name] = value
-	}
+	maps.Copy(fields, ov.Policies)
 	if ov.Schedule != "" {
 		fields["schedule"] = ov.Schedule
 	}
@@ -198,6 +194,16 @@ func (ov *Override) encodeFields() (json.RawMessage, error) {
 	if ov.ShardParams != nil {
 		fields["shard_params"] = ov.ShardParams
 	}
+	return fields
+}
+
+func (ov *Override) encodeFields() (json.RawMessage, error) {
+	for name := range ov.Policies {
+		if !slices.Contains(policyFields, name) {
+			return nil, fmt.Errorf("there is no policy %q; there are %s", name, strings.Join(policyFields, ", "))
+		}
+	}
+	fields := ov.Fields()
 	if len(fields) == 0 {
 		return nil, nil
 	}

@@ -89,7 +89,7 @@ func override(ctx context.Context, op *operator.Operator, r Request) (view.Done,
 	if err != nil {
 		return view.Done{}, err
 	}
-	before := len(view.OverrideFields(in.Override))
+	before := len(in.Override.Fields())
 	if len(r.Fields) == 0 && before == len(fields) && before > 0 && in.RetiredBy.At.IsZero() {
 		return unchanged("the override of %s has none of these fields: nothing changed", r.Job), nil
 	}
@@ -105,7 +105,7 @@ func override(ctx context.Context, op *operator.Operator, r Request) (view.Done,
 
 // MergeOverride returns the override of a job after a request that override accepts, and the names of its fields.
 func MergeOverride(in *operator.Intent, r Request) (ov operator.Override, names []string, err error) {
-	fields := view.OverrideFields(in.Override)
+	fields := in.Override.Fields()
 	maps.DeleteFunc(fields, func(key string, _ any) bool { return r.ClearAll || slices.Contains(r.Clear, key) })
 	maps.Copy(fields, withDefaults(r.Fields))
 	if ov, err = overrideOf(fields); err != nil {

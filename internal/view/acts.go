@@ -144,31 +144,10 @@ func DescribeRetry(job string, r operator.RetriedRuns, again bool) Done {
 	return done
 }
 
-// OverrideFields returns the fields of an override by their names in a definition.
-func OverrideFields(ov operator.Override) map[string]any {
-	fields := map[string]any{}
-	for name, value := range ov.Policies {
-		fields[name] = value
-	}
-	if ov.Schedule != "" {
-		fields["schedule"] = ov.Schedule
-	}
-	if ov.Shards != 0 {
-		fields["shards"] = ov.Shards
-	}
-	if ov.Param != nil {
-		fields["param"] = *ov.Param
-	}
-	if ov.ShardParams != nil {
-		fields["shard_params"] = ov.ShardParams
-	}
-	return fields
-}
-
 // describeOverride returns the fields of an override, without parameters, which may be secret.
 func describeOverride(ov operator.Override) []string {
 	out := []string{}
-	fields := OverrideFields(ov)
+	fields := ov.Fields()
 	for _, name := range sortedKeys(fields) {
 		switch value := fields[name].(type) {
 		case string:
