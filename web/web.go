@@ -40,6 +40,9 @@ type Options struct {
 // pastFor is how long the last fires of the jobs on a page are kept for all viewers: a history is a database.
 const pastFor = 2 * time.Second
 
+// logFor is how long the logs on the page of a run are kept for all viewers. A line has to be there within two seconds.
+const logFor = 300 * time.Millisecond
+
 // Link is a link to a page elsewhere.
 type Link struct{ Name, URL string }
 
@@ -55,6 +58,8 @@ type Console struct {
 	statuses  *cache[*operator.Status]
 	diagnoses *cache[operator.Diagnosis]
 	pasts     *cache[map[string]past.Strip] // by the names of the jobs on a page
+	runs      *cache[foundRun]
+	logs      *cache[foundLogs]
 }
 
 // New returns the console of the group that op is for. Close ends it; op stays the caller's.
@@ -71,13 +76,16 @@ func New(op *operator.Operator, o Options) (*Console, error) {
 	c := &Console{
 		op: op, options: o, feed: newFeed(op.Watch),
 		statuses: newCache[*operator.Status](readEvery, 256), diagnoses: newCache[operator.Diagnosis](10*time.Second, 1),
-		pasts: newCache[map[string]past.Strip](pastFor, 64),
+		pasts: newCache[map[string]past.Strip](pastFor, 64), runs: newCache[foundRun](pastFor, 64), logs: newCache[foundLogs](logFor, 16),
 	}
 	c.feed.probe = func(ctx context.Context) error {
 		_, err := op.Intent(ctx, "")
 		return err
 	}
-	c.feed.onChange = c.statuses.dropAll // a page that is fetched for a change must show it
+	c.feed.onChange = func() { // a page that is fetched for a change must show it
+		c.statuses.dropAll()
+		c.runs.dropAll()
+	}
 	c.handler = http.NewCrossOriginProtection().Handler(c.routes(c.newAPI()))
 	return c, nil
 }

@@ -36,23 +36,30 @@ func NewLogReader() *LogReader { return &LogReader{places: map[logOf]*logPlace{}
 // Read returns the lines that q selects and that were not returned before, in the order in which they were written. It ends once it has
 // at least most lines, if that is above 0; the rest is not read then. A history without logs has no lines.
 func (l *LogReader) Read(ctx context.Context, r history.Reader, q history.LogQuery, most int) (lines []view.LogLine, err error) {
+	return lines, l.Scan(ctx, r, q, func(next []view.LogLine) bool {
+		lines = append(lines, next...)
+		return most == 0 || len(lines) < most
+	})
+}
+
+// Scan calls yield with the lines of Read, those of one piece at a time, until it returns false. It holds q.Limit pieces in memory.
+func (l *LogReader) Scan(ctx context.Context, r history.Reader, q history.LogQuery, yield func([]view.LogLine) bool) error {
 	logs, ok := r.(history.LogReader)
 	if !ok {
-		return nil, nil
+		return nil
 	}
 	for {
 		pieces, err := logs.Logs(ctx, q)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for i := range pieces {
-			lines = append(lines, l.linesOf(&pieces[i], !q.Since.IsZero())...)
-			if most > 0 && len(lines) >= most {
-				return lines, nil
+			if lines := l.linesOf(&pieces[i], !q.Since.IsZero()); len(lines) > 0 && !yield(lines) {
+				return nil
 			}
 		}
 		if len(pieces) < q.Limit {
-			return lines, nil
+			return nil
 		}
 		if last := pieces[len(pieces)-1].Written; last.After(q.Since) {
 			q.Since = last // the next ones, and those of this instant again

@@ -54,6 +54,9 @@ func memberOptions(name string) executor.Options {
 	}
 }
 
+// exportLines are lines for the log of the run of export, if it is of this process.
+var exportLines = make(chan string)
+
 // jobs are the jobs of each fleet. Runs of export last until the fleet ends.
 func jobs() []executor.Job {
 	succeed := executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil })
@@ -85,9 +88,15 @@ func jobs() []executor.Job {
 		{Name: "invoices", Schedule: schedule.Cron("0 * * * *"), Shards: 8, RunOn: map[string]string{"gpu": "yes"}, Handler: succeed},
 		{
 			Name: "export",
-			Handler: executor.HandlerFunc(func(ctx context.Context, _ *executor.Run) error {
-				<-ctx.Done()
-				return ctx.Err()
+			Handler: executor.HandlerFunc(func(ctx context.Context, r *executor.Run) error {
+				for {
+					select {
+					case line := <-exportLines:
+						r.Logger().Info(line)
+					case <-ctx.Done():
+						return ctx.Err()
+					}
+				}
 			}),
 		},
 		{Name: oddJob, Param: markup, Handler: succeed},
