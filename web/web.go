@@ -12,6 +12,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/rota-dev/rota/history"
@@ -86,8 +87,22 @@ func New(op *operator.Operator, o Options) (*Console, error) {
 		c.statuses.dropAll()
 		c.runs.dropAll()
 	}
-	c.handler = http.NewCrossOriginProtection().Handler(c.routes(c.newAPI()))
+	c.handler = protect(c.routes(c.newAPI()))
 	return c, nil
+}
+
+// protect refuses requests of other sites, as which a browser would send the cookies of its user. To a request with a bearer token and
+// without cookies a browser adds nothing, and another site cannot send one.
+func protect(next http.Handler) http.Handler {
+	protected := http.NewCrossOriginProtection().Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		if strings.EqualFold(scheme, "Bearer") && len(r.Header.Values("Cookie")) == 0 && strings.HasPrefix(r.URL.Path, apiPath+"/") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		protected.ServeHTTP(w, r)
+	})
 }
 
 // newAPI returns the HTTP API, which shares the snapshot and the users of the pages.

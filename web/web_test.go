@@ -234,6 +234,30 @@ func TestActs_RefuseOtherSites(t *testing.T) {
 	})
 }
 
+// Another site can send no token, and a request with one and with a cookie may be by the cookie.
+func TestActs_OfATokenNeedNoOrigin(t *testing.T) {
+	onFleet(t, func(k *kit) {
+		for _, c := range []struct {
+			path, header, value string
+			want                int
+		}{
+			{"/api/v1/jobs/settle/pause", "Authorization", "Bearer x", http.StatusOK},
+			{"/api/v1/jobs/settle/pause", "Authorization", "Basic x", http.StatusForbidden},
+			{"/api/v1/jobs/settle/pause", "X-Token", "Bearer x", http.StatusForbidden},
+			{"/jobs/settle/act/pause", "Authorization", "Bearer x", http.StatusForbidden},
+		} {
+			r := httptest.NewRequest(http.MethodPost, c.path, strings.NewReader("{}"))
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Sec-Fetch-Site", "cross-site")
+			r.Header.Set(c.header, c.value)
+			assert.Equal(t, c.want, k.do(k.console, r).Code, "%v", c)
+			r = r.Clone(r.Context())
+			r.Header.Set("Cookie", "session=x")
+			assert.Equal(t, http.StatusForbidden, k.do(k.console, r).Code, "%v with a cookie", c)
+		}
+	})
+}
+
 func TestLook_SeesNoErrors(t *testing.T) {
 	onFleet(t, func(k *kit) {
 		k.user.Role = Look

@@ -125,7 +125,7 @@ func (o *options) readUsers() (*account.Users, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.users, err)
 	}
-	if o.hasLogins() && !users.HavePassword() {
+	if o.hasLogins() && !users.HavePassword() && !users.HaveTokens() {
 		return nil, fmt.Errorf("%s: no user has a hash, so nobody can log in", o.users)
 	}
 	return users, nil
