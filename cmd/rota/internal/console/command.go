@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/console/account"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/cmd/rota/internal/secret"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/internal/look"
 )
@@ -34,7 +36,11 @@ An address that other hosts reach needs users, and TLS or a proxy. Users log in 
 rota web token a token with which a program uses the HTTP API.
 docs/console/serve.md describes the file, a unit of systemd and a proxy.
 
-The files of users and of TLS are read again when they change.`,
+With --notify it sends messages about the fleets to the receivers of a file, whose form is the key notify of
+a jobs file: also when all instances of a fleet are gone, and its own notifiers with them. That needs the
+right to write to the store below receivers and senders of the group.
+
+The files of users, of TLS and of receivers are read again when they change.`,
 		Example: `  rota web
   rota web --context prod --context test
   rota web --listen :7682 --tls-cert web.pem --tls-key web.key --users users.yaml --allow-acts`,
@@ -47,12 +53,14 @@ The files of users and of TLS are read again when they change.`,
 			if err := o.check(); err != nil {
 				return err
 			}
+			secrets := &secret.Masker{}
+			log = slog.New(secrets.Handler(log.Handler()))
 			o.uid = os.Geteuid()
 			fleets, err := newFleets(s, o.contexts, o.allowActs, log)
 			if err != nil {
 				return err
 			}
-			w := &server{options: o, fleets: fleets, log: log, open: openConsole(&o, log), out: cmd.OutOrStdout()}
+			w := &server{options: o, fleets: fleets, log: log, secrets: secrets, open: openConsole(&o, log), out: cmd.OutOrStdout()}
 			return w.run(cmd.Context())
 		},
 	}
@@ -62,6 +70,7 @@ The files of users and of TLS are read again when they change.`,
 	f.StringVar(&o.path, "path", "/", "path of the pages, of which a proxy passes all on")
 	f.BoolVar(&o.allowActs, "allow-acts", false, "let users act whose role allows it")
 	f.StringVar(&o.users, "users", "", "file of users, their passwords and roles")
+	f.StringArrayVar(&o.notify, "notify", nil, "file with receivers of messages about the fleets, or CONTEXT=FILE for one of them, repeated")
 	f.StringVar(&o.tlsCert, "tls-cert", "", "file of the certificate; enables TLS")
 	f.StringVar(&o.tlsKey, "tls-key", "", "file of the certificate's key")
 	f.StringSliceVar(&o.proxyFrom, "proxy-from", nil, "addresses of proxies, such as 10.0.0.0/8; no other client may connect")

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/console/account"
+	"github.com/rota-dev/rota/cmd/rota/internal/jobsfile"
 	"github.com/rota-dev/rota/web"
 )
 
@@ -20,6 +21,11 @@ func TestPage_ShowsWhatIsAccepted(t *testing.T) {
 	var yaml string
 	lines := 0
 	for _, block := range regexp.MustCompile("(?s)```(sh|yaml|ini)\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		if block[1] == "yaml" && strings.HasPrefix(block[2], "notify:") {
+			_, err := jobsfile.LoadNotify("f", []byte(block[2]), jobsfile.Host{})
+			require.NoError(t, err)
+			continue
+		}
 		if block[1] == "yaml" {
 			yaml += block[2]
 			continue

@@ -24,6 +24,7 @@ type options struct {
 	proxyFrom       []string
 	proxyHeader     string
 	proxyRoles      string
+	notify          []string // FILE or CONTEXT=FILE
 
 	proxies []netip.Prefix // of proxyFrom
 	uid     int            // who, besides root, may own the file of users

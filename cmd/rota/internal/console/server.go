@@ -17,6 +17,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/console/account"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/port"
+	"github.com/rota-dev/rota/cmd/rota/internal/secret"
 	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/web"
 )
@@ -40,7 +41,9 @@ type server struct {
 	fleets []*fleet
 	open   opener
 	log    *slog.Logger
-	out    io.Writer
+	// secrets are masked in log.
+	secrets *secret.Masker
+	out     io.Writer
 
 	access   access
 	users    atomic.Pointer[account.Users] // nil without --users
@@ -138,6 +141,13 @@ func (s *server) load() (files []*watched, config *tls.Config, err error) {
 		config = c.config()
 		files = append(files, &watched{paths: []string{s.tlsCert, s.tlsKey}, read: func() error { return c.load(s.tlsCert, s.tlsKey) }})
 	}
+	configured, err := s.addReceivers()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, c := range configured {
+		files = append(files, &watched{paths: []string{c.path}, read: c.read})
+	}
 	for _, f := range files {
 		if _, err := f.refresh(); err != nil {
 			return nil, nil, err
@@ -175,12 +185,9 @@ func (s *server) describe(addr net.Addr) string {
 	if s.allowActs {
 		acts = "Users act as their roles allow."
 	}
-	var names []string
-	for _, f := range s.fleets {
-		names = append(names, f.name)
-	}
-	return fmt.Sprintf("The console of %s (%s) is at %s://%s%s\n%s\n",
-		count.Of(len(names), "fleet"), strings.Join(names, ", "), scheme, addr, s.path, acts)
+	names := s.fleetNames()
+	return fmt.Sprintf("The console of %s (%s) is at %s://%s%s\n%s\n%s",
+		count.Of(len(names), "fleet"), strings.Join(names, ", "), scheme, addr, s.path, acts, s.describeReceivers())
 }
 
 // handler returns all pages, behind the checks that hold for each of them.
