@@ -44,6 +44,9 @@ const pastFor = 2 * time.Second
 // logFor is how long the logs on the page of a run are kept for all viewers. A line has to be there within two seconds.
 const logFor = 300 * time.Millisecond
 
+// diagnosisFor is how long a diagnosis is kept for all viewers: it reads the whole store.
+const diagnosisFor = 10 * time.Second
+
 // Link is a link to a page elsewhere.
 type Link struct{ Name, URL string }
 
@@ -76,7 +79,7 @@ func New(op *operator.Operator, o Options) (*Console, error) {
 	}
 	c := &Console{
 		op: op, options: o, feed: newFeed(op.Watch),
-		statuses: newCache[*operator.Status](readEvery, 256), diagnoses: newCache[operator.Diagnosis](10*time.Second, 1),
+		statuses: newCache[*operator.Status](readEvery, 256), diagnoses: newCache[operator.Diagnosis](diagnosisFor, 1),
 		pasts: newCache[map[string]past.Strip](pastFor, 64), runs: newCache[foundRun](pastFor, 64), logs: newCache[foundLogs](logFor, 16),
 	}
 	c.feed.probe = func(ctx context.Context) error {
@@ -113,7 +116,8 @@ func (c *Console) newAPI() http.Handler {
 			st, _, err := c.feed.read(ctx)
 			return st, err
 		},
-		Changed: c.feed.next,
+		Changed:  c.feed.next,
+		Diagnose: func(context.Context) (operator.Diagnosis, error) { return c.diagnose() },
 		Authorize: func(r *http.Request, least api.Level) (string, error) {
 			u, err := c.findUser(r)
 			if err == nil && u.Role < Role(least) {

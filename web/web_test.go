@@ -7,7 +7,9 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -16,6 +18,8 @@ import (
 	"github.com/rota-dev/rota/history"
 	"github.com/rota-dev/rota/internal/acts"
 	"github.com/rota-dev/rota/operator"
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
 )
 
 func TestPages(t *testing.T) {
@@ -369,6 +373,47 @@ func BenchmarkJob(b *testing.B) {
 	for b.Loop() {
 		c.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/jobs/big", nil))
 	}
+}
+
+// listCounter counts the lists of a registry.
+type listCounter struct {
+	registry.Registry
+	lists atomic.Int64
+}
+
+func (c *listCounter) List(ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
+	c.lists.Add(1)
+	return c.Registry.List(ctx, dir, o)
+}
+
+// A diagnosis reads the whole store, and is kept for all viewers, of the page and of the HTTP API.
+func TestDoctor_ReadsTheStoreOnceInTenSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reg := &listCounter{Registry: memory.New().Client("web")}
+		op, err := operator.New(reg, "billing", "")
+		require.NoError(t, err)
+		c, err := New(op, Options{Authorize: func(*http.Request) (User, error) { return User{"lee", Look}, nil }})
+		require.NoError(t, err)
+		get := func(path string) int64 {
+			before := reg.lists.Load()
+			w := httptest.NewRecorder()
+			c.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+			require.Equal(t, http.StatusOK, w.Code, w.Body)
+			return reg.lists.Load() - before
+		}
+		get("/instances") // opens the watches
+		first := get("/doctor")
+		require.NotZero(t, first)
+		for range 10 {
+			time.Sleep(900 * time.Millisecond)
+			assert.Zero(t, get("/doctor"))
+			assert.Zero(t, get("/api/v1/diagnosis"))
+		}
+		time.Sleep(1100 * time.Millisecond)
+		assert.Equal(t, first, get("/api/v1/diagnosis"))
+		assert.Zero(t, get("/doctor"))
+		c.Close()
+	})
 }
 
 // away is a history whose database is down.

@@ -77,7 +77,7 @@ func routesOf(verbs []acts.Verb) []route {
 		}),
 		lookAt("/check", Look, "Check the group, for monitoring; a failure to read it is a result", readCheck),
 		lookAt("/diagnosis", Look, "Check the records of the group", func(c *call, q paging) (view.Diagnosis, error) {
-			d, err := c.Op.Diagnose(c.r.Context())
+			d, err := c.Diagnose(c.r.Context())
 			d.Findings = pageOf(c, q, d.Findings)
 			return view.Diagnosis{Version: view.Version, Diagnosis: d}, err
 		}),
