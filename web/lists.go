@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/rota-dev/rota/internal/acts"
@@ -36,7 +35,7 @@ func (c *Console) showInstances(w http.ResponseWriter, r *request) error {
 	v := view.InstancesOf(st)
 	b := listBody{Stale: stale, Sections: screenOf(v.Screen, c.times(r), linkColumns(rootOf(r)))}
 	for _, name := range v.Names() {
-		if links := c.actLinks(r, acts.OnInstance, "instances/"+url.PathEscape(name)+"/act/"); len(links) > 0 {
+		if links := c.actLinks(r, acts.OnInstance, instanceLink(name)+"/act/"); len(links) > 0 {
 			b.Each = append(b.Each, eachActs{name, links})
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/history"
+	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/web/internal/api"
 	"github.com/rota-dev/rota/web/internal/past"
@@ -61,9 +62,12 @@ type Console struct {
 
 	statuses  *cache[*operator.Status]
 	diagnoses *cache[operator.Diagnosis]
-	pasts     *cache[map[string]past.Strip] // by the names of the jobs on a page
-	runs      *cache[foundRun]
-	logs      *cache[foundLogs]
+	// explanations and findings are of the snapshot, for what is wrong on the fleet's page.
+	explanations *cache[view.Explanation]
+	findings     *cache[[]operator.Finding]
+	pasts        *cache[map[string]past.Strip] // by the names of the jobs on a page
+	runs         *cache[foundRun]
+	logs         *cache[foundLogs]
 }
 
 // New returns the console of the group that op is for. Close ends it; op stays the caller's.
@@ -80,6 +84,7 @@ func New(op *operator.Operator, o Options) (*Console, error) {
 	c := &Console{
 		op: op, options: o, feed: newFeed(op.Watch),
 		statuses: newCache[*operator.Status](readEvery, 256), diagnoses: newCache[operator.Diagnosis](diagnosisFor, 1),
+		explanations: newCache[view.Explanation](readAtLeast, 256), findings: newCache[[]operator.Finding](diagnosisFor, 1),
 		pasts: newCache[map[string]past.Strip](pastFor, 64), runs: newCache[foundRun](pastFor, 64), logs: newCache[foundLogs](logFor, 16),
 	}
 	c.feed.probe = func(ctx context.Context) error {
@@ -89,6 +94,7 @@ func New(op *operator.Operator, o Options) (*Console, error) {
 	c.feed.onChange = func() { // a page that is fetched for a change must show it
 		c.statuses.dropAll()
 		c.runs.dropAll()
+		c.explanations.dropAll()
 	}
 	c.handler = protect(c.routes(c.newAPI()))
 	return c, nil

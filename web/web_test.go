@@ -26,7 +26,7 @@ func TestPages(t *testing.T) {
 	onFleet(t, func(k *kit) {
 		for path, want := range map[string][]string{
 			"/": {
-				"What is wrong", `href="jobs/export">export</a>`, "failing: shards 0-1", "rota explain export",
+				"What is wrong", `href="jobs/export">export</a>`, "failing: shards 0-1", "rota retry export --fire 2000-01-01T00:01:00Z",
 				`href="jobs/settle"`, "paused by kim", "2 ok", "rotatest/default", `title="00:02:00Z"`,
 			},
 			"/?state=paused":                          {`href="jobs/rebuild"`},
@@ -308,7 +308,7 @@ func TestFleet_OfManyJobsIsSmall(t *testing.T) {
 	c, err := New(&operator.Operator{}, Options{Authorize: func(*http.Request) (User, error) { return User{"lee", Admin}, nil }})
 	require.NoError(t, err)
 	c.feed.status = fleetOf(10_000)
-	c.feed.view = &operator.GroupView{} // so that no watch begins
+	c.feed.failed = time.Now().Add(time.Hour) // so that no watch begins
 	w := httptest.NewRecorder()
 	c.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	require.Equal(t, http.StatusOK, w.Code)
@@ -320,7 +320,7 @@ func TestFleet_OfManyJobsIsSmall(t *testing.T) {
 func BenchmarkFleet(b *testing.B) {
 	c, _ := New(&operator.Operator{}, Options{Authorize: func(*http.Request) (User, error) { return User{"lee", Admin}, nil }})
 	c.feed.status = fleetOf(10_000)
-	c.feed.view = &operator.GroupView{}
+	c.feed.failed = time.Now().Add(time.Hour)
 	for b.Loop() {
 		c.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
 	}
@@ -352,7 +352,7 @@ func jobOf(shards int) *operator.Status {
 func withBigJob() *Console {
 	c, _ := New(&operator.Operator{}, Options{Acts: true, Authorize: func(*http.Request) (User, error) { return User{"lee", Admin}, nil }})
 	c.feed.status = fleetOf(1)
-	c.feed.view = &operator.GroupView{}
+	c.feed.failed = time.Now().Add(time.Hour)
 	done := make(chan struct{})
 	close(done)
 	c.statuses.entries["big"] = &entry[*operator.Status]{done: done, ended: time.Now().Add(time.Hour), value: jobOf(10_000)}
