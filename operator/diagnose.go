@@ -120,13 +120,27 @@ func (o *Operator) Diagnose(ctx context.Context) (Diagnosis, error) {
 	if err != nil {
 		return Diagnosis{}, fmt.Errorf("diagnose: %w", err)
 	}
+	return findings(&r), nil
+}
+
+// JobFindings returns the findings of Operator.Diagnose that are about jobs, by the records that the view has: it reads nothing from the
+// store. A record whose value another program wrote is missing in a view.
+func (v *GroupView) JobFindings() []Finding {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	all := findings(&diagnosis.Records{Snapshot: v.answers.records, Compile: v.op.compile}).Findings
+	return slices.DeleteFunc(all, func(f Finding) bool { return f.Job == "" })
+}
+
+// findings returns what is wrong in the records.
+func findings(r *diagnosis.Records) Diagnosis {
 	now := time.Now()
 	r.Now = record.InstantOf(now)
 	out := Diagnosis{At: now}
-	for _, f := range diagnosis.Diagnose(&r) {
+	for _, f := range diagnosis.Diagnose(r) {
 		out.Findings = append(out.Findings, Finding{Severity(f.Severity), FindingKind(f.Kind), f.Job, f.Key, f.What, f.Do})
 	}
-	return out, nil
+	return out
 }
 
 // listReceivers returns the receivers of messages that a process has, or had, in its configuration.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -320,6 +321,16 @@ func TestOperator_Watch(t *testing.T) {
 			}
 			st.Jobs = listed.Jobs
 			assert.Equal(t, listed, st)
+			for _, j := range append(listed.Jobs, operator.JobSummary{Job: "unknown"}) {
+				read, err := o.Explain(t.Context(), j.Job, operator.AllShards, time.Time{})
+				require.NoError(t, err)
+				viewed, err := v.Explain(j.Job, operator.AllShards, time.Time{})
+				require.NoError(t, err)
+				assert.Equal(t, read, viewed, j.Job)
+			}
+			read, err := o.Diagnose(t.Context())
+			require.NoError(t, err)
+			assert.ElementsMatch(t, slices.DeleteFunc(read.Findings, func(f operator.Finding) bool { return f.Job == "" }), v.JobFindings())
 			st, removed = v.Changes()
 			assert.Empty(t, st.Jobs, "no job changes twice")
 			assert.Empty(t, removed)

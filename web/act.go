@@ -172,13 +172,14 @@ func (c *Console) actLinks(r *request, on acts.Target, prefix string) (links []a
 	return links
 }
 
-// actOf returns the form of the act that an answer advises, with its fields set. It is empty if the user may not do it.
-func (c *Console) actOf(r *request, a *view.Answer) (link, name string) {
+// actOf returns the form of the act that an answer advises, with its fields set. It is empty if the user may not do it. Job and root are the
+// relative addresses of the directory of the job and of the fleet's page.
+func (c *Console) actOf(r *request, a *view.Answer, job, root string) (link, name string) {
 	switch a.Verb {
 	case "Disable":
-		link, name = "../../instances/"+url.PathEscape(a.Instance)+"/act/drain", "drain"
+		link, name = root+instanceLink(a.Instance)+"/act/drain", "drain"
 	case "ResumeGroup":
-		link, name = "../../act/resume", "resume"
+		link, name = root+"act/resume", "resume"
 	default:
 		name = strings.ToLower(a.Verb)
 		v, ok := acts.Find(name, acts.OnJob)
@@ -194,7 +195,7 @@ func (c *Console) actOf(r *request, a *view.Answer) (link, name string) {
 				q.Set("fire", a.Fire.UTC().Format(time.RFC3339Nano))
 			}
 		}
-		link = "act/" + name + "?" + q.Encode()
+		link = job + "act/" + name + "?" + q.Encode()
 	}
 	if c.mayAct(r, name) != nil {
 		return "", ""

@@ -96,6 +96,18 @@ func (f *feed) latest() operator.GroupStatus {
 	return f.status
 }
 
+// ask calls f with the view, if there is one.
+func (f *feed) ask(question func(*operator.GroupView)) bool {
+	f.mu.Lock()
+	view := f.view
+	f.mu.Unlock()
+	if view == nil {
+		return false
+	}
+	question(view)
+	return true
+}
+
 // next returns a channel that is closed at the next snapshot.
 func (f *feed) next() <-chan struct{} {
 	f.mu.Lock()

@@ -1,12 +1,15 @@
 package web
 
 import (
+	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
+	"github.com/rota-dev/rota/internal/look"
 	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/web/internal/draw"
@@ -79,18 +82,63 @@ func (c *Console) showRun(w http.ResponseWriter, r *request) error {
 	if err != nil || shard < 0 {
 		return problemf(http.StatusNotFound, "The shard is %q, not a number.", r.PathValue("shard"))
 	}
-	ctx, cancel := call(r)
-	defer cancel()
-	run, found, err := past.ReadRun(ctx, c.options.History, st, q, shard)
+	run, err := c.readRun(st, q, shard)
 	if err != nil {
 		return err
 	}
-	if !found {
+	if !run.found {
 		return problemf(http.StatusNotFound, "Nothing is on record of shard %d for this fire of %s.", shard, st.Job)
 	}
-	b := draw.RunPageOf(run, c.options.History != nil, links(r, "../../../"), c.times(r))
+	b := draw.RunPageOf(run.Run, c.options.History != nil, links(r, "../../../"), c.times(r))
+	b.Log = c.logPart(r, &run.Run)
 	c.render(w, r, http.StatusOK, "run", page{Title: st.Job + ", shard " + strconv.Itoa(shard), Group: c.group(), Body: b})
 	return nil
+}
+
+// foundRun is a run as past.ReadRun returns it.
+type foundRun struct {
+	past.Run
+	found bool
+}
+
+// readRun reads the attempts of a shard, for all viewers at once: a page of a run that goes on is fetched again and again for its log.
+func (c *Console) readRun(st *operator.Status, q past.FireQuery, shard int) (foundRun, error) {
+	return c.runs.get(fmt.Sprint(q.Fire.UnixNano(), q.Trigger, shard, q.Reveal, " ", q.Job), func() (run foundRun, err error) {
+		ctx, cancel := callAlone()
+		defer cancel()
+		run.Run, run.found, err = past.ReadRun(ctx, c.options.History, st, q, shard)
+		return run, err
+	})
+}
+
+// foundLogs are logs as past.ReadLogs returns them.
+type foundLogs struct {
+	logs []*past.RunLog
+	left int
+}
+
+// logPart returns the logs of a run for its page. A history that fails costs no more than them.
+func (c *Console) logPart(r *request, run *past.Run) draw.LogPart {
+	switch {
+	case r.user.Role < Reveal:
+		return draw.LogPart{Note: draw.LogNeedsReveal}
+	case c.options.History == nil:
+		return draw.LogPart{Note: draw.LogWithoutHistory}
+	case !look.HasLogs(c.options.History):
+		return draw.LogPart{Note: look.WithoutLogs}
+	}
+	found, err := c.logs.get(fmt.Sprint(run.Fire.UnixNano(), run.Trigger, run.Shard, " ", run.Job), func() (found foundLogs, err error) {
+		ctx, cancel := callAlone()
+		defer cancel()
+		found.logs, found.left, err = past.ReadLogs(ctx, c.options.History, run.Job, run.Fire, run.Trigger, run.Shard)
+		return found, err
+	})
+	if err != nil {
+		c.warnOfHistory(r, err)
+		return draw.LogPart{Note: draw.LogUnreadable}
+	}
+	follow := run.Runs() || slices.ContainsFunc(found.logs, func(l *past.RunLog) bool { return l.MayGrow(time.Now()) })
+	return draw.LogPartOf(found.logs, found.left, follow, c.times(r))
 }
 
 // fireOf returns the job and the fire of an address.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rota-dev/rota/internal/look"
 	"github.com/rota-dev/rota/internal/shell"
 	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
@@ -25,7 +27,7 @@ const (
 // fleetBody is the page of the group: what is wrong first, then the jobs.
 type fleetBody struct {
 	Stale     string
-	Alerts    []view.Alert
+	Alerts    []wrongThing
 	Wrong     []wrongJob
 	MoreWrong int
 
@@ -39,8 +41,19 @@ type fleetBody struct {
 
 // wrongJob is a job that needs somebody.
 type wrongJob struct {
-	Job, Link, State, Text, Command string
+	Job, Link, State, Text string
+	What, Do, Command      string
+	remedy
 }
+
+// wrongThing is a fault of the group or of an instance.
+type wrongThing struct {
+	view.Alert
+	remedy
+}
+
+// remedy is a button that leads to what helps: the form of an act, for those who may do it, or the page that says more.
+type remedy struct{ Button, ButtonName string }
 
 // stateLink is a state with the number of its jobs.
 type stateLink struct {
@@ -65,8 +78,12 @@ func (c *Console) showFleet(w http.ResponseWriter, r *request) error {
 		return problemf(http.StatusBadRequest, "%v", err)
 	}
 	all := c.digest.of(st)
-	b.Alerts, b.Note = all.Alerts, all.Note
+	b.Note = all.Note
+	for _, a := range all.Alerts {
+		b.Alerts = append(b.Alerts, wrongThing{a, c.remedyOf(r, &a)})
+	}
 	b.addWrong(all.Jobs)
+	c.advise(r, b.Wrong)
 	b.addStates(all.Jobs, query)
 	b.addStrips(c.strips(r, b.addPage(choose(all.Jobs, filter, all.At), query, c.times(r))))
 	if view.IsEmpty(&st) {
@@ -129,9 +146,67 @@ func (b *fleetBody) addWrong(jobs []view.Job) {
 		case len(b.Wrong) == wrongOnPage:
 			b.MoreWrong++
 		default:
-			b.Wrong = append(b.Wrong, wrongJob{j.Job, jobLink(j.Job), j.State, j.Text, "rota explain " + shell.Quote(j.Job)})
+			b.Wrong = append(b.Wrong, wrongJob{Job: j.Job, Link: jobLink(j.Job), State: j.State, Text: j.Text, Command: "rota explain " + shell.Quote(j.Job)})
 		}
 	}
+}
+
+// remedyOf returns the button for a fault.
+func (c *Console) remedyOf(r *request, a *view.Alert) remedy {
+	switch {
+	case a.Act != "" && c.mayAct(r, a.Act) == nil:
+		return remedy{instanceLink(a.Instance) + "/act/" + a.Act, a.Act}
+	case a.Command == "rota doctor":
+		return remedy{"doctor", "Doctor"}
+	}
+	return remedy{}
+}
+
+// advise adds to each job what helps, in the words of rota explain or rota doctor. It reads nothing from the store.
+func (c *Console) advise(r *request, jobs []wrongJob) {
+	for i := range jobs {
+		j := &jobs[i]
+		e, ok := c.explainNow(j.Job)
+		if !ok {
+			continue
+		}
+		e = shown(r, e)
+		found, ok := look.AdviceOf(&e, nil)
+		if !ok {
+			found, ok = look.AdviceOf(&e, c.findingsNow())
+		}
+		if !ok {
+			continue
+		}
+		if j.What, j.Do = found.What, found.Do; found.Answer != nil {
+			j.Command = cmp.Or(found.Answer.Command, j.Command)
+			j.Button, j.ButtonName = c.actOf(r, found.Answer, j.Link+"/", "")
+		}
+	}
+}
+
+// explainNow explains the newest fire of a job by the snapshot, once for all viewers of it.
+func (c *Console) explainNow(job string) (view.Explanation, bool) {
+	v, err := c.explanations.get(job, func() (v view.Explanation, err error) {
+		err = errClosed
+		c.feed.ask(func(g *operator.GroupView) {
+			var e operator.Explanation
+			if e, err = g.Explain(job, operator.AllShards, time.Time{}); err == nil {
+				v = view.ExplanationOf(e, view.UnnamedHistory)
+			}
+		})
+		return v, err
+	})
+	return v, err == nil
+}
+
+// findingsNow returns the findings about the jobs of the snapshot.
+func (c *Console) findingsNow() []operator.Finding {
+	all, _ := c.findings.get("", func() (all []operator.Finding, err error) {
+		c.feed.ask(func(g *operator.GroupView) { all = g.JobFindings() })
+		return all, nil
+	})
+	return all
 }
 
 func (b *fleetBody) addStates(jobs []view.Job, query url.Values) {

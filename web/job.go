@@ -116,7 +116,7 @@ func (c *Console) showExplanation(w http.ResponseWriter, r *request) error {
 	}
 	for _, a := range v.Answers {
 		found := answer{Answer: a, Shards: view.ShardsText(a.Shards)}
-		found.Act, found.ActName = c.actOf(r, &a)
+		found.Act, found.ActName = c.actOf(r, &a, "", rootOf(r))
 		b.Answers = append(b.Answers, found)
 	}
 	c.render(w, r, http.StatusOK, "explain", page{Title: "Why: " + b.Job, Group: c.group(), Body: b})

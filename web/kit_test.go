@@ -42,7 +42,10 @@ type kit struct {
 func onFleet(t *testing.T, f func(k *kit)) {
 	rotatest.Run(t, func(fleet *rotatest.Fleet) {
 		ok := executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil })
-		fails := executor.HandlerFunc(func(context.Context, *executor.Run) error { return errors.New(secret) })
+		fails := executor.HandlerFunc(func(_ context.Context, r *executor.Run) error {
+			r.Logger().Info("reads the ledger")
+			return errors.New(secret)
+		})
 		jobs := []executor.Job{
 			{Name: "settle", Schedule: schedule.Every(time.Minute), Shards: 4, Handler: ok},
 			{Name: "export", Schedule: schedule.Every(time.Minute), Shards: 2, Handler: fails},

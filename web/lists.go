@@ -3,13 +3,13 @@ package web
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/rota-dev/rota/internal/acts"
 	"github.com/rota-dev/rota/internal/look"
 	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
+	"github.com/rota-dev/rota/web/internal/draw"
 )
 
 // listBody is a page of one screen.
@@ -35,7 +35,7 @@ func (c *Console) showInstances(w http.ResponseWriter, r *request) error {
 	v := view.InstancesOf(st)
 	b := listBody{Stale: stale, Sections: screenOf(v.Screen, c.times(r), linkColumns(rootOf(r)))}
 	for _, name := range v.Names() {
-		if links := c.actLinks(r, acts.OnInstance, "instances/"+url.PathEscape(name)+"/act/"); len(links) > 0 {
+		if links := c.actLinks(r, acts.OnInstance, instanceLink(name)+"/act/"); len(links) > 0 {
 			b.Each = append(b.Each, eachActs{name, links})
 		}
 	}
@@ -92,24 +92,33 @@ func (c *Console) showActs(w http.ResponseWriter, r *request) error {
 }
 
 // diagnosisBody is the page of what is wrong in the records.
-type diagnosisBody struct{ Findings []finding }
+type diagnosisBody struct {
+	Findings []finding
+	Read     draw.Text // when the records were read
+}
 
 type finding struct {
 	operator.Finding
 	Severity, Link string
 }
 
-// showDiagnosis checks all records of the group. That costs a read of all, so viewers share a diagnosis.
-func (c *Console) showDiagnosis(w http.ResponseWriter, r *request) error {
-	d, err := c.diagnoses.get("", func() (operator.Diagnosis, error) {
+// diagnose checks all records of the group. That costs a read of all, so pages and the HTTP API share a diagnosis for diagnosisFor. It must
+// not be changed.
+func (c *Console) diagnose() (operator.Diagnosis, error) {
+	return c.diagnoses.get("", func() (operator.Diagnosis, error) {
 		ctx, cancel := callAlone()
 		defer cancel()
 		return c.op.Diagnose(ctx)
 	})
+}
+
+func (c *Console) showDiagnosis(w http.ResponseWriter, r *request) error {
+	d, err := c.diagnose()
 	if err != nil {
 		return err
 	}
-	var b diagnosisBody
+	t := c.times(r)
+	b := diagnosisBody{Read: draw.Text{Text: t.At(d.At), Exact: d.At.In(t.Zone).Format(time.RFC1123Z)}}
 	for _, f := range d.Findings {
 		found := finding{Finding: f, Severity: f.Severity.String()}
 		if f.Job != "" {

@@ -78,6 +78,9 @@ func textOf(relative, exact, link string) draw.Text {
 // jobLink returns the address of a job's page relative to the fleet's.
 func jobLink(job string) string { return "jobs/" + url.PathEscape(job) }
 
+// instanceLink returns the directory of an instance relative to the fleet's page.
+func instanceLink(instance string) string { return "instances/" + url.PathEscape(instance) }
+
 // linkColumns returns a function for screenOf: names of jobs lead to their pages.
 func linkColumns(root string) func(column, text string) string {
 	return func(column, text string) string {

@@ -12,9 +12,11 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/rota-dev/rota/history"
+	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/web/internal/api"
 	"github.com/rota-dev/rota/web/internal/past"
@@ -40,6 +42,12 @@ type Options struct {
 // pastFor is how long the last fires of the jobs on a page are kept for all viewers: a history is a database.
 const pastFor = 2 * time.Second
 
+// logFor is how long the logs on the page of a run are kept for all viewers. A line has to be there within two seconds.
+const logFor = 300 * time.Millisecond
+
+// diagnosisFor is how long a diagnosis is kept for all viewers: it reads the whole store.
+const diagnosisFor = 10 * time.Second
+
 // Link is a link to a page elsewhere.
 type Link struct{ Name, URL string }
 
@@ -54,7 +62,12 @@ type Console struct {
 
 	statuses  *cache[*operator.Status]
 	diagnoses *cache[operator.Diagnosis]
-	pasts     *cache[map[string]past.Strip] // by the names of the jobs on a page
+	// explanations and findings are of the snapshot, for what is wrong on the fleet's page.
+	explanations *cache[view.Explanation]
+	findings     *cache[[]operator.Finding]
+	pasts        *cache[map[string]past.Strip] // by the names of the jobs on a page
+	runs         *cache[foundRun]
+	logs         *cache[foundLogs]
 }
 
 // New returns the console of the group that op is for. Close ends it; op stays the caller's.
@@ -70,16 +83,35 @@ func New(op *operator.Operator, o Options) (*Console, error) {
 	}
 	c := &Console{
 		op: op, options: o, feed: newFeed(op.Watch),
-		statuses: newCache[*operator.Status](readEvery, 256), diagnoses: newCache[operator.Diagnosis](10*time.Second, 1),
-		pasts: newCache[map[string]past.Strip](pastFor, 64),
+		statuses: newCache[*operator.Status](readEvery, 256), diagnoses: newCache[operator.Diagnosis](diagnosisFor, 1),
+		explanations: newCache[view.Explanation](readAtLeast, 256), findings: newCache[[]operator.Finding](diagnosisFor, 1),
+		pasts: newCache[map[string]past.Strip](pastFor, 64), runs: newCache[foundRun](pastFor, 64), logs: newCache[foundLogs](logFor, 16),
 	}
 	c.feed.probe = func(ctx context.Context) error {
 		_, err := op.Intent(ctx, "")
 		return err
 	}
-	c.feed.onChange = c.statuses.dropAll // a page that is fetched for a change must show it
-	c.handler = http.NewCrossOriginProtection().Handler(c.routes(c.newAPI()))
+	c.feed.onChange = func() { // a page that is fetched for a change must show it
+		c.statuses.dropAll()
+		c.runs.dropAll()
+		c.explanations.dropAll()
+	}
+	c.handler = protect(c.routes(c.newAPI()))
 	return c, nil
+}
+
+// protect refuses requests of other sites, as which a browser would send the cookies of its user. To a request with a bearer token and
+// without cookies a browser adds nothing, and another site cannot send one.
+func protect(next http.Handler) http.Handler {
+	protected := http.NewCrossOriginProtection().Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		if strings.EqualFold(scheme, "Bearer") && len(r.Header.Values("Cookie")) == 0 && strings.HasPrefix(r.URL.Path, apiPath+"/") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		protected.ServeHTTP(w, r)
+	})
 }
 
 // newAPI returns the HTTP API, which shares the snapshot and the users of the pages.
@@ -90,7 +122,8 @@ func (c *Console) newAPI() http.Handler {
 			st, _, err := c.feed.read(ctx)
 			return st, err
 		},
-		Changed: c.feed.next,
+		Changed:  c.feed.next,
+		Diagnose: func(context.Context) (operator.Diagnosis, error) { return c.diagnose() },
 		Authorize: func(r *http.Request, least api.Level) (string, error) {
 			u, err := c.findUser(r)
 			if err == nil && u.Role < Role(least) {

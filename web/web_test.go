@@ -7,7 +7,9 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -16,13 +18,15 @@ import (
 	"github.com/rota-dev/rota/history"
 	"github.com/rota-dev/rota/internal/acts"
 	"github.com/rota-dev/rota/operator"
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
 )
 
 func TestPages(t *testing.T) {
 	onFleet(t, func(k *kit) {
 		for path, want := range map[string][]string{
 			"/": {
-				"What is wrong", `href="jobs/export">export</a>`, "failing: shards 0-1", "rota explain export",
+				"What is wrong", `href="jobs/export">export</a>`, "failing: shards 0-1", "rota retry export --fire 2000-01-01T00:01:00Z",
 				`href="jobs/settle"`, "paused by kim", "2 ok", "rotatest/default", `title="00:02:00Z"`,
 			},
 			"/?state=paused":                          {`href="jobs/rebuild"`},
@@ -234,6 +238,30 @@ func TestActs_RefuseOtherSites(t *testing.T) {
 	})
 }
 
+// Another site can send no token, and a request with one and with a cookie may be by the cookie.
+func TestActs_OfATokenNeedNoOrigin(t *testing.T) {
+	onFleet(t, func(k *kit) {
+		for _, c := range []struct {
+			path, header, value string
+			want                int
+		}{
+			{"/api/v1/jobs/settle/pause", "Authorization", "Bearer x", http.StatusOK},
+			{"/api/v1/jobs/settle/pause", "Authorization", "Basic x", http.StatusForbidden},
+			{"/api/v1/jobs/settle/pause", "X-Token", "Bearer x", http.StatusForbidden},
+			{"/jobs/settle/act/pause", "Authorization", "Bearer x", http.StatusForbidden},
+		} {
+			r := httptest.NewRequest(http.MethodPost, c.path, strings.NewReader("{}"))
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Sec-Fetch-Site", "cross-site")
+			r.Header.Set(c.header, c.value)
+			assert.Equal(t, c.want, k.do(k.console, r).Code, "%v", c)
+			r = r.Clone(r.Context())
+			r.Header.Set("Cookie", "session=x")
+			assert.Equal(t, http.StatusForbidden, k.do(k.console, r).Code, "%v with a cookie", c)
+		}
+	})
+}
+
 func TestLook_SeesNoErrors(t *testing.T) {
 	onFleet(t, func(k *kit) {
 		k.user.Role = Look
@@ -280,7 +308,7 @@ func TestFleet_OfManyJobsIsSmall(t *testing.T) {
 	c, err := New(&operator.Operator{}, Options{Authorize: func(*http.Request) (User, error) { return User{"lee", Admin}, nil }})
 	require.NoError(t, err)
 	c.feed.status = fleetOf(10_000)
-	c.feed.view = &operator.GroupView{} // so that no watch begins
+	c.feed.failed = time.Now().Add(time.Hour) // so that no watch begins
 	w := httptest.NewRecorder()
 	c.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	require.Equal(t, http.StatusOK, w.Code)
@@ -292,7 +320,7 @@ func TestFleet_OfManyJobsIsSmall(t *testing.T) {
 func BenchmarkFleet(b *testing.B) {
 	c, _ := New(&operator.Operator{}, Options{Authorize: func(*http.Request) (User, error) { return User{"lee", Admin}, nil }})
 	c.feed.status = fleetOf(10_000)
-	c.feed.view = &operator.GroupView{}
+	c.feed.failed = time.Now().Add(time.Hour)
 	for b.Loop() {
 		c.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
 	}
@@ -324,7 +352,7 @@ func jobOf(shards int) *operator.Status {
 func withBigJob() *Console {
 	c, _ := New(&operator.Operator{}, Options{Acts: true, Authorize: func(*http.Request) (User, error) { return User{"lee", Admin}, nil }})
 	c.feed.status = fleetOf(1)
-	c.feed.view = &operator.GroupView{}
+	c.feed.failed = time.Now().Add(time.Hour)
 	done := make(chan struct{})
 	close(done)
 	c.statuses.entries["big"] = &entry[*operator.Status]{done: done, ended: time.Now().Add(time.Hour), value: jobOf(10_000)}
@@ -345,6 +373,47 @@ func BenchmarkJob(b *testing.B) {
 	for b.Loop() {
 		c.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/jobs/big", nil))
 	}
+}
+
+// listCounter counts the lists of a registry.
+type listCounter struct {
+	registry.Registry
+	lists atomic.Int64
+}
+
+func (c *listCounter) List(ctx context.Context, dir registry.Key, o registry.ReadOptions) (registry.Listing, error) {
+	c.lists.Add(1)
+	return c.Registry.List(ctx, dir, o)
+}
+
+// A diagnosis reads the whole store, and is kept for all viewers, of the page and of the HTTP API.
+func TestDoctor_ReadsTheStoreOnceInTenSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reg := &listCounter{Registry: memory.New().Client("web")}
+		op, err := operator.New(reg, "billing", "")
+		require.NoError(t, err)
+		c, err := New(op, Options{Authorize: func(*http.Request) (User, error) { return User{"lee", Look}, nil }})
+		require.NoError(t, err)
+		get := func(path string) int64 {
+			before := reg.lists.Load()
+			w := httptest.NewRecorder()
+			c.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+			require.Equal(t, http.StatusOK, w.Code, w.Body)
+			return reg.lists.Load() - before
+		}
+		get("/instances") // opens the watches
+		first := get("/doctor")
+		require.NotZero(t, first)
+		for range 10 {
+			time.Sleep(900 * time.Millisecond)
+			assert.Zero(t, get("/doctor"))
+			assert.Zero(t, get("/api/v1/diagnosis"))
+		}
+		time.Sleep(1100 * time.Millisecond)
+		assert.Equal(t, first, get("/api/v1/diagnosis"))
+		assert.Zero(t, get("/doctor"))
+		c.Close()
+	})
 }
 
 // away is a history whose database is down.

@@ -2,9 +2,11 @@ package view
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/rota-dev/rota/internal/count"
+	"github.com/rota-dev/rota/internal/shell"
 	"github.com/rota-dev/rota/operator"
 )
 
@@ -12,6 +14,9 @@ import (
 type Alert struct {
 	Instance string `json:"instance,omitempty"` // empty: of the group
 	Text     string `json:"text"`               // the fault, and what to do
+	// Command is the command of Text that helps, and Act the act on the instance that it is, if it is one.
+	Command string `json:"command,omitempty"`
+	Act     string `json:"act,omitempty"`
 }
 
 // shownAlerts bounds the alerts on a screen: a host may take fifty instances with it.
@@ -21,11 +26,15 @@ const shownAlerts = 5
 func alertsOf(st *operator.GroupStatus, jobs int) []Alert {
 	alerts := []Alert{}
 	if st.Leader.Instance == "" && jobs > 0 {
-		alerts = append(alerts, Alert{Text: "There is no leader, so no shard gets an owner and no act of an operator takes effect: see rota doctor."})
+		alerts = append(alerts, Alert{Text: "There is no leader, so no shard gets an owner and no act of an operator takes effect: see rota doctor.", Command: "rota doctor"})
 	}
 	for i := range st.Instances {
 		if text := describeFault(&st.Instances[i], st.Leader.Instance != ""); text != "" {
-			alerts = append(alerts, Alert{st.Instances[i].Instance, text})
+			alert := Alert{Instance: st.Instances[i].Instance, Text: text}
+			if command := drainCommand(alert.Instance); strings.Contains(text, command) {
+				alert.Command, alert.Act = command, "drain"
+			}
+			alerts = append(alerts, alert)
 		}
 	}
 	return alerts
@@ -39,14 +48,17 @@ func describeFault(i *operator.InstanceStatus, led bool) string {
 	case i.Alive || i.Shards == 0:
 		return ""
 	case i.RestartGrace > 0:
-		return fmt.Sprintf("Its session has expired. For up to %s, it is awaited with %s: start it, or move them with rota drain %s.",
-			Span(i.RestartGrace), count.Of(i.Shards, "shard"), i.Instance)
+		return fmt.Sprintf("Its session has expired. For up to %s, it is awaited with %s: start it, or move them with %s.",
+			Span(i.RestartGrace), count.Of(i.Shards, "shard"), drainCommand(i.Instance))
 	}
 	if !led {
 		return fmt.Sprintf("Its session has expired, and without a leader its %s stay: start an instance.", count.Of(i.Shards, "shard"))
 	}
 	return fmt.Sprintf("Its session has expired, and the leader is about to move its %s.", count.Of(i.Shards, "shard"))
 }
+
+// drainCommand returns the command that moves the shards of an instance.
+func drainCommand(instance string) string { return "rota drain " + shell.Quote(instance) }
 
 // describeDiffering describes a clock that differs in a fleet too small to judge it.
 func describeDiffering(i *operator.InstanceStatus) string {

@@ -24,10 +24,13 @@ func TestAlerts(t *testing.T) {
 		{Instance: "c", Shards: 2},
 	}}, JobsFilter{})
 	assert.Equal(t, []Alert{
-		{"", "There is no leader, so no shard gets an owner and no act of an operator takes effect: see rota doctor."},
-		{"a", "Its clock is 1m30s behind the fleet's median, so it owns no shards: correct the clock."},
-		{"b", "Its session has expired. For up to 1h, it is awaited with 1 shard: start it, or move them with rota drain b."},
-		{"c", "Its session has expired, and without a leader its 2 shards stay: start an instance."},
+		{Text: "There is no leader, so no shard gets an owner and no act of an operator takes effect: see rota doctor.", Command: "rota doctor"},
+		{Instance: "a", Text: "Its clock is 1m30s behind the fleet's median, so it owns no shards: correct the clock."},
+		{
+			Instance: "b", Text: "Its session has expired. For up to 1h, it is awaited with 1 shard: start it, or move them with rota drain b.",
+			Command: "rota drain b", Act: "drain",
+		},
+		{Instance: "c", Text: "Its session has expired, and without a leader its 2 shards stay: start an instance."},
 	}, v.Alerts)
 
 	assert.Equal(t, "Its session has expired, and the leader is about to move its 2 shards.", describeFault(&operator.InstanceStatus{Shards: 2}, true))

@@ -42,7 +42,7 @@ func commandOf(job string, a *operator.Answer, historyFlags string) string {
 	case "Cancel":
 		return fmt.Sprintf("rota cancel %s --shard %s", job, Ranges(a.Shards))
 	case "Disable":
-		return "rota drain " + shell.Quote(a.Instance)
+		return drainCommand(a.Instance)
 	case "Enable":
 		return fmt.Sprintf("rota enable %s --shards %s", job, Ranges(a.Shards))
 	case "History":

@@ -24,6 +24,9 @@ type LogLine struct {
 	Attempt  int       `json:"attempt"`
 	Instance string    `json:"instance"`
 	Run      string    `json:"run"`
+	// Line is the number of the line in the log of its run, from 0: with Run and Fence it identifies the line.
+	Line  int64  `json:"line"`
+	Fence uint64 `json:"fence"`
 	history.LogLine
 }
 
@@ -34,8 +37,12 @@ func LogsOf(job string, lines []LogLine, now time.Time) Logs {
 
 // LogLinesOf returns the lines of a piece, from the place that a cursor has reached.
 func LogLinesOf(p *history.Log, c *history.LogCursor) (lines []LogLine) {
+	line := p.Line
 	for _, l := range c.Read(p) {
-		lines = append(lines, LogLine{p.Shard, p.Fire, p.Trigger, p.Attempt, p.Instance, p.Run, l})
+		lines = append(lines, LogLine{p.Shard, p.Fire, p.Trigger, p.Attempt, p.Instance, p.Run, line, p.Fence, l})
+		if l.Kind != history.LogMissing { // which stands before the first line of the piece
+			line++
+		}
 	}
 	return lines
 }

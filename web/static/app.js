@@ -41,11 +41,17 @@
 		while (at) { const next = at.nextSibling; at.remove(); at = next; }
 	};
 
-	let busy = false, again = false;
+	let busy = false, again = false, pace = 0;
+	const keepPace = (least) => { // a part of the page may need more than the events, such as the log of a run that goes on
+		const part = document.querySelector("main [data-again]");
+		clearTimeout(pace);
+		if (part) pace = setTimeout(refresh, Math.max(least, Number(part.dataset.again) || 0));
+	};
 	const refresh = async () => {
 		if (document.hidden) { again = true; return; }
 		if (busy) { again = true; return; }
 		busy = true; again = false;
+		let least = 250;
 		try {
 			const answer = await fetch(location.href, { headers: { Accept: "text/html" }, redirect: "error" });
 			if (!answer.ok) throw new Error(answer.status);
@@ -62,8 +68,10 @@
 			say("Followed.");
 		} catch {
 			say("Not followed: the console does not answer.");
+			least = 5000;
 		}
 		busy = false;
+		keepPace(least);
 		if (again) setTimeout(refresh, 250);
 	};
 
@@ -83,4 +91,5 @@
 	else listen();
 	document.addEventListener("visibilitychange", () => { if (!document.hidden && again) refresh(); });
 	setTimeout(() => say("Followed."), 0);
+	keepPace(250);
 })();

@@ -52,6 +52,8 @@ type Config struct {
 	// for Changed means that streams look every few seconds.
 	Snapshot func(context.Context) (operator.GroupStatus, error)
 	Changed  func() <-chan struct{}
+	// Diagnose returns a diagnosis of the group, which is not changed. Nil means Op.Diagnose.
+	Diagnose func(context.Context) (operator.Diagnosis, error)
 	// Authorize returns the name of the user of a request; ErrForbidden if the level of the user is below least; another error if
 	// the user is not known.
 	Authorize func(r *http.Request, least Level) (user string, err error)
@@ -88,6 +90,9 @@ type api struct {
 func New(c Config) http.Handler {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
+	}
+	if c.Diagnose == nil {
+		c.Diagnose = c.Op.Diagnose
 	}
 	if c.Verbs == nil {
 		c.Verbs = acts.Verbs

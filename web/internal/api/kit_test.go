@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -53,6 +54,9 @@ func startFleet(t *testing.T) *fleet {
 	require.NoError(t, e.Register(
 		executor.Job{Name: "settle", Schedule: schedule.Every(time.Hour), Shards: 4, Param: secret, Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil })},
 		executor.Job{Name: "broken", Schedule: schedule.Every(time.Minute), Shards: 2, Handler: executor.HandlerFunc(func(_ context.Context, r *executor.Run) error {
+			for n := range 3 {
+				r.Logger().Info(fmt.Sprintf("step %d with %s", n, secret))
+			}
 			if r.Shard == 1 {
 				return errors.New("error " + secret)
 			}

@@ -36,6 +36,9 @@ var samples = map[string][]string{
 		"/jobs/broken/runs", "/jobs/broken/runs?failed=1&limit=1", "/jobs/broken/runs?slowest=true", "/jobs/settle/runs",
 		"/jobs/broken/runs?fire=2000-01-01T00:01:00Z&shard=0-1",
 	},
+	"/jobs/{job}/logs": {
+		"/jobs/broken/logs", "/jobs/settle/logs", "/jobs/broken/logs?fire=2000-01-01T00:01:00Z&shard=1", "/jobs/broken/logs?since=7d&limit=2",
+	},
 	"/jobs/{job}/explain": {"/jobs/settle/explain", "/jobs/broken/explain", "/jobs/broken/explain?shard=1&at=2000-01-01T00:01:00Z"},
 	"/jobs/{job}/next":    {"/jobs/settle/next?count=3"},
 	"/instances":          {"/instances"},
@@ -95,6 +98,9 @@ func TestLooks_HideErrorsAndOutputsBelowReveal(t *testing.T) {
 			for _, path := range paths {
 				looked, all := read(t, f.get(path, levelHeader, strconv.Itoa(int(Look)))), read(t, f.get(path, levelHeader, strconv.Itoa(int(Reveal))))
 				assert.NotContains(t, looked, secret, path)
+				if strings.Contains(path, "/logs") { // which needs the role for the whole route
+					continue
+				}
 				if strings.Contains(all, secret) {
 					revealed = append(revealed, path)
 					assert.Contains(t, looked, view.Concealed, path)

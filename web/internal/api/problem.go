@@ -44,6 +44,7 @@ var (
 	notFound         = kind{"not-found", http.StatusNotFound, "There is no such path"}
 	unknownJob       = kind{"unknown-job", http.StatusNotFound, "There is no such job"}
 	noHistory        = kind{"no-history", http.StatusNotFound, "The console has no history"}
+	noLogs           = kind{"no-logs", http.StatusNotFound, "The history has no logs"}
 	methodNotAllowed = kind{"method-not-allowed", http.StatusMethodNotAllowed, "The path does not have this method"}
 	conflict         = kind{"conflict", http.StatusConflict, "The state of the fleet does not allow the act"}
 	keyInUse         = kind{"idempotency-key-in-use", http.StatusConflict, "The first request with the key has not ended"}
@@ -59,7 +60,7 @@ var (
 
 // kinds are all kinds.
 var kinds = []kind{
-	badRequest, invalidArgument, unknownField, unauthorized, forbidden, readOnly, notFound, unknownJob, noHistory, methodNotAllowed, conflict,
+	badRequest, invalidArgument, unknownField, unauthorized, forbidden, readOnly, notFound, unknownJob, noHistory, noLogs, methodNotAllowed, conflict,
 	keyInUse, tooLarge, notJSON, keyReused, internalError, tooManyStreams, unavailable, noHistoryAnswer, unknownOutcome,
 }
 

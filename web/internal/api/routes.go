@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rota-dev/rota/history"
 	"github.com/rota-dev/rota/internal/acts"
 	"github.com/rota-dev/rota/internal/look"
 	"github.com/rota-dev/rota/internal/view"
@@ -59,6 +60,7 @@ func routesOf(verbs []acts.Verb) []route {
 		lookAt("/jobs/{job}/shards", Look, "List the shards of a job", readShards),
 		lookAt("/jobs/{job}/fires", Look, "List fires of a job that have ended, from the history", readFires),
 		lookAt("/jobs/{job}/runs", Look, "List runs of a job that have ended, from the history: the last of each shard, of a fire, failed or slow ones", readRuns),
+		lookAt("/jobs/{job}/logs", Reveal, "List the lines of the logs of runs, from the history: those of the latest fire that has one, or those that are selected", readLogs),
 		lookAt("/jobs/{job}/explain", Look, "Explain why a fire has run or has not", readExplanation),
 		lookAt("/jobs/{job}/next", Look, "List the next fires of a job", func(c *call, q nextQuery) (view.Next, error) {
 			return look.Next(c.r.Context(), c.Op, c.job(), q.Count)
@@ -75,7 +77,7 @@ func routesOf(verbs []acts.Verb) []route {
 		}),
 		lookAt("/check", Look, "Check the group, for monitoring; a failure to read it is a result", readCheck),
 		lookAt("/diagnosis", Look, "Check the records of the group", func(c *call, q paging) (view.Diagnosis, error) {
-			d, err := c.Op.Diagnose(c.r.Context())
+			d, err := c.Diagnose(c.r.Context())
 			d.Findings = pageOf(c, q, d.Findings)
 			return view.Diagnosis{Version: view.Version, Diagnosis: d}, err
 		}),
@@ -191,6 +193,44 @@ func readRuns(c *call, q runsQuery) (view.HistoryRuns, error) {
 	if v.Runs = pageOf(c, q.paging, v.Runs); q.Failed || q.Slowest {
 		c.total = -1 // they were not all read
 	}
+	if !known {
+		v.Note, err = c.describeUnknown()
+	}
+	return v, err
+}
+
+type logsQuery struct {
+	Fire    time.Time `query:"fire" doc:"the instant of a fire: only its runs"`
+	Trigger uint64    `query:"trigger" doc:"only the runs of the trigger of that number"`
+	Shard   shards    `query:"shard" doc:"only these shards"`
+	Run     string    `query:"run" doc:"only the run of this ID"`
+	Since   age       `query:"since" doc:"only lines that were written so long ago at most; to follow logs, repeat it with 15s and leave out known lines"`
+	paging
+}
+
+// logPieces is how many pieces of logs a query of the history reads: a piece has up to 16 KiB.
+const logPieces = 256
+
+func readLogs(c *call, q logsQuery) (view.Logs, error) {
+	switch {
+	case c.History == nil:
+		return view.Logs{}, problemOf(noHistory, "it was started without one")
+	case !look.HasLogs(c.History):
+		return view.Logs{}, problemOf(noLogs, look.WithoutLogs)
+	case q.Page*q.Limit > maxRead:
+		return view.Logs{}, wrong(invalidArgument, "page", fmt.Sprintf("page times limit is at most %d here", maxRead))
+	}
+	of := history.LogQuery{Job: c.job(), Fire: q.Fire, Trigger: q.Trigger, Shards: q.Shard, Run: q.Run, Limit: logPieces}
+	if q.Since > 0 {
+		of.Since = time.Now().Add(-time.Duration(q.Since))
+	}
+	of.Latest = q.Fire.IsZero() && q.Trigger == 0 && q.Run == "" && q.Since == 0
+	v, known, err := look.Logs(c.r.Context(), c.History, of, q.Page*q.Limit+1)
+	if err != nil {
+		return view.Logs{}, historyError{err}
+	}
+	v.Lines = pageOf(c, q.paging, v.Lines)
+	c.total = -1 // they were not all read
 	if !known {
 		v.Note, err = c.describeUnknown()
 	}

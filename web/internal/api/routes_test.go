@@ -17,6 +17,7 @@ var levels = map[string]Level{
 	"GET /jobs/{job}/shards":  Look,
 	"GET /jobs/{job}/fires":   Look,
 	"GET /jobs/{job}/runs":    Look,
+	"GET /jobs/{job}/logs":    Reveal,
 	"GET /jobs/{job}/explain": Look,
 	"GET /jobs/{job}/next":    Look,
 	"GET /instances":          Look,

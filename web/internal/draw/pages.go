@@ -162,6 +162,7 @@ type RunPage struct {
 	Note                   string
 	Drawing                template.HTML
 	Tries                  []RunTry
+	Log                    LogPart // set by the caller
 	Gaps                   []string
 	Hidden                 bool
 	Explain                string

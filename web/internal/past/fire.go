@@ -395,6 +395,11 @@ type Run struct {
 	Note       string // if the history has no run of the shard
 }
 
+// Runs reports whether an attempt runs.
+func (r *Run) Runs() bool {
+	return slices.ContainsFunc(r.Tries, func(t Try) bool { return t.State == Running })
+}
+
 // ReadRun returns the attempts of a shard for a fire. found is as that of ReadFire.
 func ReadRun(ctx context.Context, r history.Reader, st *operator.Status, q FireQuery, shard int) (run Run, found bool, err error) {
 	live := LiveOf(st)

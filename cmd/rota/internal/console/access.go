@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/console/account"
 	"github.com/rota-dev/rota/web"
@@ -18,6 +19,10 @@ type identity struct {
 	roles account.Roles
 	// session is that of a login, nil without one.
 	session *account.Session
+	// token reports that a program has come in with one. ends ends when it may not go on to read, at expires at the latest if that is set.
+	token   bool
+	ends    context.Context
+	expires time.Time
 }
 
 // errNoLogin is the error of a request without a session, which a login mends.
@@ -51,10 +56,45 @@ func (a loginAccess) identify(r *http.Request) (identity, error) {
 			continue
 		}
 		if user, ok := a.users().Find(session.User); ok { // else the session is about to end
-			return identity{user.Name, user.Roles, session}, nil
+			return identity{name: user.Name, roles: user.Roles, session: session, ends: session.Context}, nil
 		}
 	}
 	return identity{}, errNoLogin
+}
+
+// tokenAccess knows programs by their tokens, and leaves other requests to another access. A request with a token is never known by a
+// cookie or a header of a proxy.
+type tokenAccess struct {
+	options *options
+	users   func() *account.Users
+	others  access
+}
+
+func (a tokenAccess) identify(r *http.Request) (identity, error) {
+	secret, ok := a.options.tokenOf(r)
+	if !ok {
+		return a.others.identify(r)
+	}
+	users := a.users()
+	t, err := users.FindToken(secret, time.Now())
+	if err != nil {
+		return identity{}, err
+	}
+	return identity{name: t.Name, roles: t.Roles, token: true, ends: users.Replaced, expires: t.Expires}, nil
+}
+
+// tokenOf returns the token of a request. A proxy that names the users may pass tokens of its own on, which are not the console's.
+func (o *options) tokenOf(r *http.Request) (secret string, ok bool) {
+	if o.users == "" {
+		return "", false
+	}
+	for _, value := range r.Header.Values("Authorization") {
+		scheme, rest, _ := strings.Cut(value, " ")
+		if rest = strings.TrimSpace(rest); strings.EqualFold(scheme, "Bearer") && (o.proxyHeader == "" || strings.HasPrefix(rest, account.TokenPrefix)) {
+			return rest, true
+		}
+	}
+	return "", false
 }
 
 // proxyAccess knows users by the headers of a proxy.

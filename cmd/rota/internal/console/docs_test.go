@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/console/account"
+	"github.com/rota-dev/rota/cmd/rota/internal/jobsfile"
 	"github.com/rota-dev/rota/web"
 )
 
@@ -20,6 +21,11 @@ func TestPage_ShowsWhatIsAccepted(t *testing.T) {
 	var yaml string
 	lines := 0
 	for _, block := range regexp.MustCompile("(?s)```(sh|yaml|ini)\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		if block[1] == "yaml" && strings.HasPrefix(block[2], "notify:") {
+			_, err := jobsfile.LoadNotify("f", []byte(block[2]), jobsfile.Host{})
+			require.NoError(t, err)
+			continue
+		}
 		if block[1] == "yaml" {
 			yaml += block[2]
 			continue
@@ -30,7 +36,7 @@ func TestPage_ShowsWhatIsAccepted(t *testing.T) {
 			cmd, rest, err := withFlags(settingsOf(t, nil)).Find(strings.Fields(args))
 			require.NoError(t, err)
 			require.NoError(t, cmd.ParseFlags(rest))
-			if cmd.Name() == "hash" {
+			if cmd.Name() != "web" {
 				continue
 			}
 			value := func(name string) string { return cmd.Flags().Lookup(name).Value.String() }
@@ -43,9 +49,10 @@ func TestPage_ShowsWhatIsAccepted(t *testing.T) {
 			assert.NoError(t, o.check(), args)
 		}
 	}
-	assert.Equal(t, 5, lines)
+	assert.Equal(t, 6, lines)
 	users, err := account.ParseUsers([]byte(yaml))
 	require.NoError(t, err)
 	kim, _ := users.Find("kim")
 	assert.Equal(t, web.Admin, kim.Roles.In("billing"))
+	assert.True(t, users.HaveTokens())
 }

@@ -19,6 +19,8 @@ import (
 type fleet struct {
 	name     string // the first part of its path
 	settings *settings.Settings
+	// receivers get messages about the fleet; nil: nobody does.
+	receivers *receivers
 
 	mu      sync.Mutex
 	handler http.Handler // nil until its store has answered

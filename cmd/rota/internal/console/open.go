@@ -34,10 +34,22 @@ func openConsole(o *options, log *slog.Logger) opener {
 			f.settings.Close()
 			return nil, nil, err
 		}
-		return console, closer(func() {
+		opened := closer(func() {
 			console.Close()
 			closeHistory()
 			f.settings.Close()
+		})
+		if f.receivers == nil {
+			return console, opened, nil
+		}
+		notifier, err := f.receivers.start(ctx, f)
+		if err != nil {
+			opened()
+			return nil, nil, err
+		}
+		return console, closer(func() {
+			notifier.Close()
+			opened()
 		}), nil
 	}
 }

@@ -24,6 +24,7 @@ type options struct {
 	proxyFrom       []string
 	proxyHeader     string
 	proxyRoles      string
+	notify          []string // FILE or CONTEXT=FILE
 
 	proxies []netip.Prefix // of proxyFrom
 	uid     int            // who, besides root, may own the file of users
@@ -125,7 +126,7 @@ func (o *options) readUsers() (*account.Users, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.users, err)
 	}
-	if o.hasLogins() && !users.HavePassword() {
+	if o.hasLogins() && !users.HavePassword() && !users.HaveTokens() {
 		return nil, fmt.Errorf("%s: no user has a hash, so nobody can log in", o.users)
 	}
 	return users, nil

@@ -17,6 +17,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/console/account"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/port"
+	"github.com/rota-dev/rota/cmd/rota/internal/secret"
 	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/web"
 )
@@ -40,7 +41,9 @@ type server struct {
 	fleets []*fleet
 	open   opener
 	log    *slog.Logger
-	out    io.Writer
+	// secrets are masked in log.
+	secrets *secret.Masker
+	out     io.Writer
 
 	access   access
 	users    atomic.Pointer[account.Users] // nil without --users
@@ -128,8 +131,7 @@ func (s *server) load() (files []*watched, config *tls.Config, err error) {
 		files = append(files, &watched{paths: []string{s.options.users}, read: func() error {
 			users, err := s.readUsers()
 			if err == nil {
-				s.users.Store(users)
-				s.sessions.Check(users)
+				s.replaceUsers(users)
 			}
 			return err
 		}})
@@ -138,6 +140,13 @@ func (s *server) load() (files []*watched, config *tls.Config, err error) {
 		c := &certificate{}
 		config = c.config()
 		files = append(files, &watched{paths: []string{s.tlsCert, s.tlsKey}, read: func() error { return c.load(s.tlsCert, s.tlsKey) }})
+	}
+	configured, err := s.addReceivers()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, c := range configured {
+		files = append(files, &watched{paths: []string{c.path}, read: c.read})
 	}
 	for _, f := range files {
 		if _, err := f.refresh(); err != nil {
@@ -152,7 +161,18 @@ func (s *server) load() (files []*watched, config *tls.Config, err error) {
 	default:
 		s.access = localAccess{}
 	}
+	if s.options.users != "" {
+		s.access = tokenAccess{&s.options, s.users.Load, s.access}
+	}
 	return files, config, nil
+}
+
+// replaceUsers puts another file of users in force.
+func (s *server) replaceUsers(users *account.Users) {
+	if before := s.users.Swap(users); before != nil {
+		before.Replace()
+	}
+	s.sessions.Check(users)
 }
 
 // describe returns the first line of the output.
@@ -165,12 +185,9 @@ func (s *server) describe(addr net.Addr) string {
 	if s.allowActs {
 		acts = "Users act as their roles allow."
 	}
-	var names []string
-	for _, f := range s.fleets {
-		names = append(names, f.name)
-	}
-	return fmt.Sprintf("The console of %s (%s) is at %s://%s%s\n%s\n",
-		count.Of(len(names), "fleet"), strings.Join(names, ", "), scheme, addr, s.path, acts)
+	names := s.fleetNames()
+	return fmt.Sprintf("The console of %s (%s) is at %s://%s%s\n%s\n%s",
+		count.Of(len(names), "fleet"), strings.Join(names, ", "), scheme, addr, s.path, acts, s.describeReceivers())
 }
 
 // handler returns all pages, behind the checks that hold for each of them.
@@ -188,7 +205,14 @@ func (s *server) handler() http.Handler {
 		prefix := s.path + f.name
 		mux.Handle(prefix+"/", s.authenticated(s.fleetPages(f, prefix)))
 	}
-	return s.guard(http.NewCrossOriginProtection().Handler(mux))
+	protected := http.NewCrossOriginProtection().Handler(mux)
+	return s.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, ok := s.tokenOf(r); ok && s.isAPI(r) { // which a browser adds to no request by itself, as it does a cookie
+			mux.ServeHTTP(w, r)
+			return
+		}
+		protected.ServeHTTP(w, r)
+	}))
 }
 
 // own returns the path of a page that is no fleet's.
@@ -232,16 +256,32 @@ func (s *server) authenticated(next http.HandlerFunc) http.Handler {
 			return
 		case err != nil:
 			s.log.Debug("refused a request without a user", "address", s.clientOf(r), "path", r.URL.Path, "error", err)
+			if s.isAPI(r) {
+				w.Header().Set("WWW-Authenticate", "Bearer")
+			}
 			s.showProblem(w, r, http.StatusUnauthorized, "This page needs a user: "+err.Error()+".")
 			return
 		}
-		for _, header := range []string{s.proxyHeader, s.proxyRoles, "Cookie"} { // the pages need none of them
+		if id.token && !s.isAPI(r) {
+			s.showProblem(w, r, http.StatusForbidden, "A token is for the HTTP API of a fleet, below api/v1/.")
+			return
+		}
+		for _, header := range []string{s.proxyHeader, s.proxyRoles, "Cookie", "Authorization"} { // the pages need none of them
 			r.Header.Del(header)
+		}
+		if id.token {
+			r.Header.Set("Authorization", "Bearer -") // without the secret: the API learns that no cookie names the user
 		}
 		ctx, cancel := context.WithCancel(withIdentity(r.Context(), id))
 		defer cancel()
-		if id.session != nil && r.Method == http.MethodGet { // a stream ends with the session
-			defer context.AfterFunc(id.session.Context, cancel)()
+		if r.Method == http.MethodGet { // a stream ends with the session or the token, and an act may finish
+			if id.ends != nil {
+				defer context.AfterFunc(id.ends, cancel)()
+			}
+			if !id.expires.IsZero() {
+				ctx, cancel = context.WithDeadline(ctx, id.expires)
+				defer cancel()
+			}
 		}
 		next(w, r.WithContext(ctx))
 	})

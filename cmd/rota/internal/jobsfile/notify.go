@@ -209,6 +209,70 @@ func (b *builder) notify(s *notifySpec, jobs []jobSpec) {
 	b.file.Notify = Notify{Options: o, Digest: shortDigest(content)}
 }
 
+// LoadNotify reads the settings of messages of a file: its key notify, which it must have, and those of its jobs. Other keys are not read,
+// so that a process without jobs can have a copy of a jobs file, or a file with that key alone. The error is a *Problems that has all of them.
+func LoadNotify(name string, content []byte, host Host) (*File, error) {
+	r := &reader{places: map[string]place{}, schemes: host.Schemes}
+	f := readNotify(r, content, host)
+	if len(r.problems) > 0 {
+		return nil, &Problems{File: name, All: sortProblems(r.problems)}
+	}
+	return f, nil
+}
+
+func readNotify(r *reader, content []byte, host Host) *File {
+	root := parse(r, content)
+	if root == nil || !r.refuseIndirection(root) {
+		return nil
+	}
+	if root.Kind != yaml.MappingNode {
+		r.report(root, "the file is %s, not a map with the key notify", describeNode(root))
+		return nil
+	}
+	var s fileSpec
+	fields := fileFields()
+	for _, p := range r.entries(root) {
+		switch p.key.Value {
+		case "namespace", "group", "notify":
+			r.within(p.key.Value, p, func() { readField(r, p, fields, fileGuesses, &s) })
+		case "jobs":
+			r.within("jobs", p, func() { s.Jobs = readReceiversOfJobs(r, p.value) })
+		}
+	}
+	if !has(root, "notify") {
+		r.report(root, "the file needs the key notify")
+		return nil
+	}
+	b := builder{reader: r, host: host, noted: map[string]bool{}, file: &File{Namespace: s.Namespace, Group: s.Group}}
+	b.notify(&s.Notify, s.Jobs)
+	return b.file
+}
+
+// readReceiversOfJobs reads the keys notify of jobs.
+func readReceiversOfJobs(r *reader, jobs *yaml.Node) (all []jobSpec) {
+	if jobs.Kind != yaml.MappingNode {
+		r.report(jobs, "is %s, not a map from names to jobs", describeNode(jobs))
+		return nil
+	}
+	fields := jobFields()
+	for _, job := range r.entries(jobs) {
+		r.within(joinPath(r.path, job.key.Value), job, func() {
+			s := jobSpec{name: job.key.Value, path: r.path, at: job.key}
+			if job.value.Kind != yaml.MappingNode {
+				r.report(job.value, "is %s, not a map with keys such as notify", describeNode(job.value))
+				return
+			}
+			for _, p := range r.entries(job.value) {
+				if p.key.Value == "notify" {
+					r.within(joinPath(r.path, "notify"), p, func() { readField(r, p, fields, jobGuesses, &s) })
+				}
+			}
+			all = append(all, s)
+		})
+	}
+	return all
+}
+
 // checkReceiverNames reports names of receivers that the file does not have.
 func (b *builder) checkReceiverNames(path string, names *[]string, s *notifySpec) {
 	_, some := b.places["notify.receivers"]

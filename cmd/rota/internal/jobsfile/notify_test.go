@@ -80,3 +80,40 @@ func TestNotify_SecretsAreReadAndMasked(t *testing.T) {
 	assert.Equal(t, "/hook-9f8e7d second-token test", <-got)
 	assert.Equal(t, "***", masker.Mask("second-token"))
 }
+
+func TestLoadNotify_ReadsAJobsFileAndItsKeyAlone(t *testing.T) {
+	text, err := os.ReadFile("testdata/good/all-keys.yaml")
+	require.NoError(t, err)
+	all := loadGood(t, "all-keys.yaml", Host{})
+	f, err := LoadNotify("f", text, Host{})
+	require.NoError(t, err)
+	got, want := f.Notify.Options, all.Notify.Options
+	assert.Len(t, got.Receivers, len(want.Receivers))
+	got.Receivers, want.Receivers = nil, nil
+	assert.Equal(t, want, got)
+	assert.Equal(t, all.Namespace, f.Namespace)
+	assert.Equal(t, all.Notify.Digest, f.Notify.Digest)
+
+	f, err = LoadNotify("f", []byte("notify: {receivers: {ops: {webhook: {url: \"https://example.org/x\"}}}, default: []}\njobs:\n  settle: {notify: [ops]}\n"), Host{})
+	require.NoError(t, err)
+	assert.Equal(t, map[string][]string{"settle": {"ops"}}, f.Notify.Options.Jobs)
+}
+
+func TestLoadNotify_NamesEachProblem(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                 "the file is empty",
+		"- a":                              "the file is a list, not a map with the key notify",
+		"jobs: {a: {every: 1m}}":           "the file needs the key notify",
+		"notify: {}":                       "receivers",
+		"notify: {receivers: {ops: {}}}\n": "needs one of webhook and mail",
+		"notify: {receivers: {ops: {webhook: {}}}}":                                                                "url",
+		"notify: {receivers: {ops: {webhook: {url: \"https://example.org/\"}}}, quiet: soon}":                      "quiet",
+		"notify: {receivers: {ops: {webhook: {url: \"https://example.org/\"}}}}\njobs: {settle: {notify: [opps]}}": "there is no receiver \"opps\" in notify.receivers: is it ops?",
+		"notify: {receivers: {ops: {webhook: {url: \"https://example.org/\"}}}}\njobs: [settle]":                   "is a list, not a map from names to jobs",
+		"notify: {receivers: {ops: {webhook: {url: {from_file: /nonexistent/file}}}}}":                             "/nonexistent/file",
+		"notify: {receivers: {ops: {webhook: {url: \"https://example.org/\"}}}}\nnotify: {receivers: {}}":          "is given twice",
+	} {
+		_, err := LoadNotify("f", []byte(text), Host{ReadFile: os.ReadFile})
+		assert.ErrorContains(t, err, want, text)
+	}
+}

@@ -20,8 +20,6 @@ const (
 	followEvery = 500 * time.Millisecond
 	// followBack is how far a look goes back: instances have other clocks, and a write may take seconds.
 	followBack = 10 * time.Second
-	// forgetLog is how long after its last piece the place in the log of a run that has ended is known.
-	forgetLog = time.Minute
 )
 
 // logsOptions are the flags of logs.
@@ -69,12 +67,7 @@ the latest fires.`,
 				return c.followLogs(cmd, q)
 			}
 			return c.show(cmd, func(ctx context.Context, r history.Reader) (screen.View, error) {
-				lines, err := newLogReader().read(ctx, r, q)
-				v := view.LogsOf(args[0], lines, time.Now())
-				if err != nil || len(lines) > 0 {
-					return v, err
-				}
-				known, err := look.IsKnown(ctx, r, args[0])
+				v, known, err := look.Logs(ctx, r, q, 0)
 				if err == nil && !known {
 					v.Note, err = c.describeUnknown(cmd, args[0])
 				}
@@ -97,81 +90,6 @@ the latest fires.`,
 // logLimit is how many pieces a query reads.
 const logLimit = 1000
 
-// logReader reads the lines of logs, each line once.
-type logReader struct {
-	places map[logOf]*logPlace
-	latest time.Time // when the latest piece was written
-	skip   time.Time // pieces of other logs that were written until then are left out
-}
-
-// logOf identifies the log of a run.
-type logOf struct {
-	run, instance string
-	fence         uint64
-}
-
-type logPlace struct {
-	history.LogCursor
-	ended, skipped bool
-	at             time.Time // when its latest piece was written
-}
-
-func newLogReader() *logReader { return &logReader{places: map[logOf]*logPlace{}} }
-
-// read returns the lines that q selects and that were not returned before.
-func (l *logReader) read(ctx context.Context, r history.Reader, q history.LogQuery) (lines []view.LogLine, err error) {
-	logs, ok := r.(history.LogReader)
-	if !ok {
-		return nil, nil
-	}
-	for {
-		pieces, err := logs.Logs(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		for i := range pieces {
-			p := &pieces[i]
-			of := logOf{p.Run, p.Instance, p.Fence}
-			at := l.places[of]
-			first := at == nil
-			if first {
-				at = &logPlace{}
-				l.places[of] = at
-			}
-			at.skipped = at.skipped || first && !p.Written.After(l.skip)
-			next := view.LogLinesOf(p, &at.LogCursor)
-			switch {
-			case at.skipped && !p.Written.After(l.skip):
-				next = nil
-			case first && len(next) > 0 && next[0].Kind == history.LogMissing && !q.Since.IsZero():
-				next = next[1:] // they were written before
-			}
-			lines = append(lines, next...)
-			at.ended, at.at = at.ended || p.Outcome != "", p.Written
-			if p.Written.After(l.latest) {
-				l.latest = p.Written
-			}
-		}
-		if len(pieces) < q.Limit {
-			return lines, nil
-		}
-		if last := pieces[len(pieces)-1].Written; last.After(q.Since) {
-			q.Since = last // the next ones, and those of this instant again
-		} else {
-			q.Limit *= 2
-		}
-	}
-}
-
-// forget forgets the places in logs that have ended.
-func (l *logReader) forget() {
-	for of, p := range l.places {
-		if p.ended && l.latest.Sub(p.at) > forgetLog {
-			delete(l.places, of)
-		}
-	}
-}
-
 // followLogs prints lines until the command ends.
 func (c *commands) followLogs(cmd *cobra.Command, q history.LogQuery) error {
 	form := c.s.Output
@@ -188,12 +106,12 @@ func (c *commands) followLogs(cmd *cobra.Command, q history.LogQuery) error {
 
 // follow passes on the lines that q selects, and later ones, until ctx ends. Each look may last for timeout.
 func follow(ctx context.Context, r history.Reader, q history.LogQuery, timeout time.Duration, print func([]view.LogLine) error) error {
-	l := newLogReader()
+	l := look.NewLogReader()
 	ticker := time.NewTicker(followEvery)
 	defer ticker.Stop()
 	for {
 		looking, cancel := context.WithTimeout(ctx, timeout)
-		lines, err := l.read(looking, r, q)
+		lines, err := l.Read(looking, r, q, 0)
 		cancel()
 		switch {
 		case ctx.Err() != nil:
@@ -207,12 +125,13 @@ func follow(ctx context.Context, r history.Reader, q history.LogQuery, timeout t
 			}
 		}
 		if q.Latest {
-			q.Latest, l.skip = false, l.latest
+			q.Latest = false
+			l.SkipOthers()
 		}
-		if !l.latest.IsZero() {
-			q.Since = l.latest.Add(-followBack)
+		if !l.Latest().IsZero() {
+			q.Since = l.Latest().Add(-followBack)
 		}
-		l.forget()
+		l.Forget()
 		select {
 		case <-ctx.Done():
 			return nil

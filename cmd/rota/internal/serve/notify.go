@@ -82,8 +82,8 @@ func notifyTest(schemes registryurl.Schemes) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test RECEIVER",
 		Short: "Send a test message to a receiver of a file",
-		Long: `Test sends a test message to a receiver of a file of jobs, once, and prints the receiver's answer.
-It needs no store.`,
+		Long: `Test sends a test message to a receiver of a file of jobs, or of a file for rota web --notify, once, and
+prints the receiver's answer. It needs no store.`,
 		Example: `  rota notify test ops -f jobs.yaml`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -108,9 +108,7 @@ func (o *options) testReceiver(ctx context.Context, name string) (answer string,
 	if err != nil {
 		return "", &exit.Error{Code: exit.Usage, Err: err}
 	}
-	host := o.hostOfRun()
-	host.Programs = false
-	f, err := jobsfile.Load(o.file, content, host)
+	f, err := jobsfile.LoadNotify(o.file, content, o.hostOfRun())
 	if err != nil {
 		return "", &exit.Error{Code: exit.Usage, Err: err}
 	}

@@ -285,13 +285,27 @@ func (s *Settings) Connect(ctx context.Context) (registry.Registry, error) {
 	if s.reg != nil {
 		return s.reg, nil
 	}
+	reg, err := s.open(ctx, !s.writes)
+	if err != nil {
+		return nil, err
+	}
+	s.reg = reg
+	return reg, nil
+}
+
+// OpenWritable opens the registry once more, so that it can be written to. The caller closes it.
+func (s *Settings) OpenWritable(ctx context.Context) (registry.Registry, error) {
+	return s.open(ctx, false)
+}
+
+func (s *Settings) open(ctx context.Context, readOnly bool) (registry.Registry, error) {
 	if err := s.Resolve(); err != nil {
 		return nil, err
 	}
 	if err := s.checkAddress(); err != nil {
 		return nil, &exit.Error{Code: exit.Usage, Err: err}
 	}
-	o := registryurl.Options{Logger: cmp.Or(s.Logger, slog.New(slog.DiscardHandler)), CallTimeout: s.callTimeout(), ReadOnly: !s.writes}
+	o := registryurl.Options{Logger: cmp.Or(s.Logger, slog.New(slog.DiscardHandler)), CallTimeout: s.callTimeout(), ReadOnly: readOnly}
 	if err := s.addCredentials(&o); err != nil {
 		return nil, &exit.Error{Code: exit.Usage, Err: err}
 	}
@@ -301,7 +315,6 @@ func (s *Settings) Connect(ctx context.Context) (registry.Registry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, s.adviseConnection())
 	}
-	s.reg = reg
 	return reg, nil
 }
 

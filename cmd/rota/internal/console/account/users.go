@@ -3,12 +3,11 @@ package account
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -56,7 +55,15 @@ func (u User) fingerprint() [sha256.Size]byte { return sha256.Sum256(u.hash) }
 type Users struct {
 	byName map[string]User
 	cost   int // the highest cost of a hash
+	tokens []Token
+
+	// Replaced ends when another file is in force.
+	Replaced context.Context
+	replace  context.CancelFunc
 }
+
+// Replace ends Replaced.
+func (u *Users) Replace() { u.replace() }
 
 // Find returns the user of a name.
 func (u *Users) Find(name string) (User, bool) {
@@ -75,19 +82,21 @@ func ParseUsers(text []byte) (*Users, error) {
 			Hash  string            `yaml:"hash"`
 			Roles map[string]string `yaml:"roles"`
 		} `yaml:"users"`
+		Tokens []tokenEntry `yaml:"tokens"`
 	}
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
 	if err := d.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	if len(file.Users) == 0 {
+	if len(file.Users)+len(file.Tokens) == 0 {
 		return nil, errors.New("it has no users")
 	}
 	all := &Users{byName: map[string]User{}}
+	all.Replaced, all.replace = context.WithCancel(context.Background())
 	var errs []error
 	for i, entry := range file.Users {
-		user := User{Name: entry.Name, hash: []byte(entry.Hash), Roles: Roles{}}
+		user := User{Name: entry.Name, hash: []byte(entry.Hash)}
 		problem := CheckName(entry.Name)
 		if _, found := all.byName[entry.Name]; found {
 			problem = errors.Join(problem, errors.New("an earlier entry has the name"))
@@ -97,20 +106,33 @@ func ParseUsers(text []byte) (*Users, error) {
 			problem = errors.Join(problem, err)
 			all.cost = max(all.cost, cost)
 		}
-		if len(entry.Roles) == 0 {
-			problem = errors.Join(problem, errors.New("it has no roles"))
-		}
-		for _, namespace := range slices.Sorted(maps.Keys(entry.Roles)) {
-			role, err := web.ParseRole(entry.Roles[namespace])
-			problem = errors.Join(problem, err)
-			user.Roles[namespace] = role
-		}
+		var err error
+		user.Roles, err = parseRoles(entry.Roles)
+		problem = errors.Join(problem, err)
 		if problem != nil {
 			errs = append(errs, fmt.Errorf("user %d (%q): %w", i+1, entry.Name, problem))
 		}
 		all.byName[entry.Name] = user
 	}
-	return all, errors.Join(errs...)
+	return all, errors.Join(append(errs, all.addTokens(file.Tokens)...)...)
+}
+
+// addTokens adds tokens. A user and a token of one name could not be told apart in the record of acts.
+func (u *Users) addTokens(entries []tokenEntry) (errs []error) {
+	names := map[string]bool{}
+	for i := range entries {
+		t, problem := entries[i].parse()
+		problem = errors.Join(CheckName(t.Name), problem)
+		if _, found := u.byName[t.Name]; found || names[t.Name] {
+			problem = errors.Join(problem, errors.New("an earlier entry has the name"))
+		}
+		if problem != nil {
+			errs = append(errs, fmt.Errorf("token %d (%q): %w", i+1, t.Name, problem))
+		}
+		names[t.Name] = true
+		u.tokens = append(u.tokens, t)
+	}
+	return errs
 }
 
 // CheckName returns an error for a text that cannot be the name of a user.
