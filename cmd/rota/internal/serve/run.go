@@ -14,7 +14,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/jobsfile"
 	"github.com/rota-dev/rota/cmd/rota/internal/port"
-	"github.com/rota-dev/rota/cmd/rota/internal/secret"
+	"github.com/rota-dev/rota/internal/secret"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/notify"
 	"github.com/rota-dev/rota/registry"
