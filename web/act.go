@@ -12,6 +12,7 @@ import (
 	"github.com/rota-dev/rota/internal/acts"
 	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
+	"github.com/rota-dev/rota/web/internal/role"
 )
 
 // actBody is the form of an act, which is also the question whether to do it.
@@ -42,7 +43,7 @@ func targetOf(r *request) (acts.Verb, string, error) {
 
 // mayAct returns an error unless the user may do an act here.
 func (c *Console) mayAct(r *request, verb string) error {
-	switch need := roleFor(verb); {
+	switch need := role.For(verb); {
 	case !c.options.Acts:
 		return problemf(http.StatusForbidden, "This console acts for nobody.")
 	case r.user.Role < need:

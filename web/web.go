@@ -91,9 +91,9 @@ func (c *Console) newAPI() http.Handler {
 			return st, err
 		},
 		Changed: c.feed.next,
-		Authorize: func(r *http.Request, least api.Level) (string, error) {
+		Authorize: func(r *http.Request, least Role) (string, error) {
 			u, err := c.findUser(r)
-			if err == nil && u.Role < Role(least) {
+			if err == nil && u.Role < least {
 				err = api.ErrForbidden
 			}
 			return u.Name, err

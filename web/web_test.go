@@ -16,6 +16,7 @@ import (
 	"github.com/rota-dev/rota/history"
 	"github.com/rota-dev/rota/internal/acts"
 	"github.com/rota-dev/rota/operator"
+	"github.com/rota-dev/rota/web/internal/role"
 )
 
 func TestPages(t *testing.T) {
@@ -207,7 +208,7 @@ func TestActs_NeedTheirRoleAndTheOption(t *testing.T) {
 	onFleet(t, func(k *kit) {
 		k.user.Role = Operate
 		for _, v := range acts.Verbs {
-			if v.On == acts.OnJob && roleFor(v.Name) == Admin {
+			if v.On == acts.OnJob && role.For(v.Name) == Admin {
 				assert.Equal(t, http.StatusForbidden, k.post("/jobs/settle/act/"+v.Name, nil).Code, v.Name)
 				assert.NotContains(t, k.page("/jobs/settle"), `href="settle/act/`+v.Name+`"`)
 			}

@@ -134,3 +134,15 @@ func writeProblem(w http.ResponseWriter, p Problem) {
 	e.SetIndent("", "  ")
 	_ = e.Encode(p) // the client has gone
 }
+
+// WriteProblem answers with a problem in place of the API. The status is that of an unknown user, of a role that does not suffice, or
+// of a store that does not answer; others are internal errors.
+func WriteProblem(w http.ResponseWriter, status int, detail string) {
+	k := internalError
+	for _, other := range []kind{unauthorized, forbidden, unavailable} {
+		if other.status == status {
+			k = other
+		}
+	}
+	writeProblem(w, problemOf(k, detail))
+}
