@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/acts"
+	"github.com/rota-dev/rota/internal/look"
 	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/web/internal/role"
@@ -122,14 +123,17 @@ func (c *Console) doAct(w http.ResponseWriter, r *request) error {
 	req.Job, req.Instance = target.Job, target.Instance
 	ctx, cancel := call(r)
 	defer cancel()
-	done, err := v.Do(ctx, c.op.As(r.user.Name, r.PostForm.Get("reason")), req)
+	done, err := v.DoByHistory(ctx, c.op.As(r.user.Name, r.PostForm.Get("reason")), req, look.FindFailed(c.options.History))
 	attrs := []any{"act", v.Name, "on", on, "by", r.user.Name}
 	if err != nil {
 		attrs = append(attrs, "error", err)
 	}
 	c.options.Logger.Info("an act by the console", attrs...)
 	if err != nil {
-		if isUnreachable(err) {
+		switch {
+		case errors.Is(err, acts.ErrHistory): // whose text may name the database
+			return problemf(http.StatusServiceUnavailable, "The history does not answer, and the records do not name what failed. Name the shards, or try again.")
+		case isUnreachable(err):
 			return err
 		}
 		return refuse(err)

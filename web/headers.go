@@ -28,4 +28,6 @@ func SetSecurityHeaders(h http.Header) {
 
 // WriteProblem answers a request to the HTTP API with a problem as the API has it, for a service that answers in place of a Console: of the
 // status 401, 403 or 503.
-func WriteProblem(w http.ResponseWriter, status int, detail string) { api.WriteProblem(w, status, detail) }
+func WriteProblem(w http.ResponseWriter, status int, detail string) {
+	api.WriteProblem(w, status, detail)
+}

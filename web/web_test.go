@@ -177,6 +177,26 @@ func TestActs(t *testing.T) {
 	})
 }
 
+// The records name few failures. A retry of a fire that only the history knows runs the shards that failed.
+func TestActs_RetryByTheHistory(t *testing.T) {
+	onFleet(t, func(k *kit) {
+		k.fleet.Sleep(30 * time.Minute)
+		fire := url.Values{"fire": {"2000-01-01T00:01:00Z"}}
+		_, err := k.op.Retry(context.Background(), "export", time.Date(2000, 1, 1, 0, 1, 0, 0, time.UTC), operator.RetryOptions{})
+		require.ErrorIs(t, err, operator.ErrNoFailure, "the records name the failure still")
+		w := k.post("/jobs/export/act/retry", fire)
+		require.Equal(t, http.StatusSeeOther, w.Code, w.Body)
+		assert.Contains(t, k.page(w.Header().Get("Location")), "Retries shards 0-1 of fire 2000-01-01T00:01:00Z of export")
+
+		k.history = away{k.history}
+		k.console = k.newConsole(Options{Acts: true})
+		defer k.console.Close()
+		w = k.post("/jobs/export/act/retry", url.Values{"fire": {"2000-01-01T00:02:00Z"}})
+		assert.Equal(t, http.StatusServiceUnavailable, w.Code)
+		assert.NotContains(t, w.Body.String(), "database is down")
+	})
+}
+
 func TestActs_Refuse(t *testing.T) {
 	onFleet(t, func(k *kit) {
 		for path, c := range map[string]struct {
@@ -242,6 +262,8 @@ func TestLook_SeesNoErrors(t *testing.T) {
 		for _, path := range []string{"/", "/jobs/export", fire, fire + "/shards/1", "/jobs/export/grid", "/jobs/export/explain", "/jobs/export/explain?shard=1", "/doctor", "/decisions?job=export"} {
 			assert.NotContains(t, k.page(path), secret, path)
 		}
+		assert.Contains(t, k.page("/jobs/export/explain?shard=1"), "failed: attempt 1 ended at 2000-01-01T00:01:00Z with: (hidden)", "all but the error is told")
+		assert.Contains(t, k.page("/jobs/export/explain?shard=1"), "attempt 1 failed at 2000-01-01T00:01:00Z: (hidden)")
 		k.user.Role = Reveal
 		assert.Contains(t, k.page("/jobs/export"), secret)
 	})

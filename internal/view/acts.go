@@ -136,7 +136,7 @@ func DescribeRetry(job string, r operator.RetriedRuns, again bool) Done {
 		done.Text += ", as new work"
 	}
 	if r.More > 0 {
-		done.Text += fmt.Sprintf("; the records do not name %d more that failed: use --shard", r.More)
+		done.Text += fmt.Sprintf("; the records do not name %d more that failed: retry them by their numbers", r.More)
 	}
 	for _, refused := range r.Refused {
 		done.Text += fmt.Sprintf("; not %s: %s", ShardsText(refused.Shards), refused.Why)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/acts"
+	"github.com/rota-dev/rota/internal/look"
 	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/web/internal/role"
@@ -115,7 +116,7 @@ func (c *call) do(v *acts.Verb, request acts.Request, reason string) (_ []byte, 
 	}()
 	ctx, cancel := contextWith(context.WithoutCancel(c.r.Context()), actTimeout)
 	defer cancel()
-	done, err := v.Do(ctx, c.Op.As(c.user, reason), request)
+	done, err := v.DoByHistory(ctx, c.Op.As(c.user, reason), request, look.FindFailed(c.History))
 	if err != nil {
 		return nil, err
 	}

@@ -84,7 +84,7 @@ func findProblem(err error) Problem {
 	if p, ok := errors.AsType[Problem](err); ok {
 		return p
 	}
-	if _, ok := errors.AsType[historyError](err); ok {
+	if _, ok := errors.AsType[historyError](err); ok || errors.Is(err, acts.ErrHistory) {
 		return problemOf(noHistoryAnswer, "see the log of the console") // the text may name the database
 	}
 	if _, ok := errors.AsType[look.ArgumentError](err); ok {

@@ -22,9 +22,9 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/rota-dev/rota/internal/secret"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/handler"
+	"github.com/rota-dev/rota/internal/secret"
 	"github.com/rota-dev/rota/registry/memory"
 	"github.com/rota-dev/rota/schedule"
 )
