@@ -139,6 +139,11 @@ func fireOfTrigger(ctx context.Context, r history.Reader, live Live, q FireQuery
 			return run.Fire, nil
 		}
 	}
+	for i := range live.failures {
+		if live.failures[i].Trigger == q.Trigger {
+			return live.failures[i].Fire, nil
+		}
+	}
 	if r == nil {
 		return time.Time{}, nil
 	}
@@ -169,10 +174,16 @@ func (f *OneFire) conclude(known knownFires, live Live) (states []State, found b
 		found = true
 		for shard := range col.rows {
 			state := col.rows[shard].counts.Worst()
-			if states[shard] == Absent || state != Absent && state != Unknown && state != Unkept {
+			switch before := states[shard]; {
+			case (before >= Unfinished || before == Repeated) && state == OK:
+				states[shard] = Repeated // a retry made it good
+			case before == Absent || state != Absent && state != Unknown && state != Unkept:
 				states[shard] = state
 			}
 		}
+	}
+	if f.Whole.State >= Unfinished && !slices.ContainsFunc(states, func(s State) bool { return s > Repeated }) {
+		f.Whole.State = Repeated
 	}
 	return states, found
 }
@@ -372,6 +383,8 @@ func (s *ShardRuns) addGaps(fire time.Time) {
 		}
 		gap := Gap{From: before.Ended, To: t.Started, Failover: before.State == Crashed || before.State == Unfinished}
 		switch {
+		case before.Trigger != t.Trigger:
+			gap.Failover, gap.Text = false, fmt.Sprintf("until an operator's retry, trigger #%d", t.Trigger)
 		case before.State == Crashed && before.Instance != t.Instance:
 			gap.Text = fmt.Sprintf("%s crashed, %s took over", before.Instance, t.Instance)
 		case gap.Failover && before.Instance != t.Instance:
