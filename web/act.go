@@ -19,12 +19,32 @@ import (
 // actBody is the form of an act, which is also the question whether to do it.
 type actBody struct {
 	Verb   acts.Verb
-	On     string // the job or the instance; empty for the group
-	Warns  string // what cannot be taken back
-	Values map[string]string
+	On     string            // the job or the instance; empty for the group
+	Warns  string            // what cannot be taken back
+	Values map[string]string // by the names of fields
+	Fields []formField
 	Reason string
 	Error  string // why the last try was refused
 	Back   string
+}
+
+// formField is a field with its value. One with Keys is asked for by them.
+type formField struct {
+	acts.Field
+	Value string
+	Keys  []formField
+}
+
+// fieldsOf returns the fields of a form. The values of secret ones are not repeated.
+func fieldsOf(fields []acts.Field, prefix string, values map[string]string) (out []formField) {
+	for _, f := range fields {
+		field := formField{Field: f, Keys: fieldsOf(f.Keys, f.Name+".", values)}
+		if field.Name = prefix + f.Name; !f.Secret {
+			field.Value = values[field.Name]
+		}
+		out = append(out, field)
+	}
+	return out
 }
 
 // targetOf returns the act that a request names, and what it is on.
@@ -67,7 +87,7 @@ func (c *Console) askAct(w http.ResponseWriter, r *request) error {
 }
 
 func (c *Console) showAct(w http.ResponseWriter, r *request, status int, b actBody) {
-	b.Back = backOf(b.Verb.On, b.On)
+	b.Back, b.Fields = backOf(b.Verb.On, b.On), fieldsOf(b.Verb.Fields, "", b.Values)
 	if b.Verb.Confirm != nil {
 		b.Warns = "This will " + b.Verb.Confirm(b.Verb.For(b.On)) + "."
 	}
@@ -107,11 +127,6 @@ func (c *Console) doAct(w http.ResponseWriter, r *request) error {
 	}
 	refuse := func(err error) error {
 		b := actBody{Verb: v, On: on, Values: first(r.PostForm), Reason: r.PostForm.Get("reason"), Error: err.Error()}
-		for _, f := range v.Fields {
-			if f.Secret {
-				delete(b.Values, f.Name)
-			}
-		}
 		c.showAct(w, r, http.StatusUnprocessableEntity, b)
 		return nil
 	}
@@ -138,6 +153,7 @@ func (c *Console) doAct(w http.ResponseWriter, r *request) error {
 		}
 		return refuse(err)
 	}
+	c.feed.catchUp(ctx, target.Job)
 	c.statuses.dropAll() // an act on the group or an instance changes jobs too
 	back := backOf(v.On, on)
 	if v.Name == "forget" || v.Name == "retire" && c.isGone(on) {

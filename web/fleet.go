@@ -67,7 +67,7 @@ func (c *Console) showFleet(w http.ResponseWriter, r *request) error {
 	all := c.digest.of(st)
 	b.Alerts, b.Note = all.Alerts, all.Note
 	b.addWrong(all.Jobs)
-	b.addStates(all.Jobs, query)
+	b.addStates(choose(all.Jobs, view.JobsFilter{Glob: filter.Glob}, all.At), query)
 	b.addStrips(c.strips(r, b.addPage(choose(all.Jobs, filter, all.At), query, c.times(r))))
 	if view.IsEmpty(&st) {
 		b.Note = "Nothing is stored of this group yet: start an instance, or check the namespace and the group."
@@ -96,6 +96,13 @@ func (d *digest) of(st operator.GroupStatus) view.Jobs {
 		slices.SortStableFunc(d.jobs.Jobs, func(x, y view.Job) int { return gravity[x.State] - gravity[y.State] })
 	}
 	return d.jobs
+}
+
+// drop has the next request compute the list: a snapshot that an act has brought may have the instant of the last one.
+func (d *digest) drop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.at = time.Time{}
 }
 
 // choose returns the jobs that a filter selects.
@@ -134,13 +141,14 @@ func (b *fleetBody) addWrong(jobs []view.Job) {
 	}
 }
 
+// addStates adds the states of the jobs that the name selects, and that which is chosen.
 func (b *fleetBody) addStates(jobs []view.Job, query url.Values) {
 	counts := map[string]int{}
 	for i := range jobs {
 		counts[jobs[i].State]++
 	}
 	for _, name := range view.JobStates {
-		if n := counts[name]; n > 0 {
+		if n := counts[name]; n > 0 || name == b.State {
 			b.States = append(b.States, stateLink{name, n, withQuery(query, "state", name), name == b.State})
 		}
 	}

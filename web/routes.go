@@ -31,7 +31,7 @@ var routes = []route{
 	{"GET /jobs/{job}/fires/{fire}", Look, (*Console).showFire},
 	{"GET /jobs/{job}/fires/{fire}/shards/{shard}", Look, (*Console).showRun},
 	{"GET /instances", Look, (*Console).showInstances},
-	{"GET /decisions", Look, (*Console).showDecisions},
+	{"GET /timeline", Look, (*Console).showTimeline},
 	{"GET /acts", Look, (*Console).showActs},
 	{"GET /doctor", Look, (*Console).showDiagnosis},
 	{"GET /events", Look, (*Console).streamEvents},

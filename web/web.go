@@ -50,7 +50,9 @@ type Console struct {
 	feed    *feed
 	digest  digest
 	said    said
-	handler http.Handler
+
+	chronicle chronicle
+	handler   http.Handler
 
 	statuses  *cache[*operator.Status]
 	diagnoses *cache[operator.Diagnosis]
@@ -77,7 +79,11 @@ func New(op *operator.Operator, o Options) (*Console, error) {
 		_, err := op.Intent(ctx, "")
 		return err
 	}
-	c.feed.onChange = c.statuses.dropAll // a page that is fetched for a change must show it
+	c.feed.observe = c.chronicle.observe
+	c.feed.onChange = func() { // a page that is fetched for a change must show it
+		c.statuses.dropAll()
+		c.digest.drop()
+	}
 	c.handler = http.NewCrossOriginProtection().Handler(c.routes(c.newAPI()))
 	return c, nil
 }

@@ -57,7 +57,7 @@ var verbs = []Verb{
 	{
 		Name: "override", On: OnJob, Short: "Replace fields of the job's definition without a deployment, until they are cleared", Do: override, check: checkOverride,
 		Fields: []Field{
-			{Name: "fields", Kind: Pairs, Label: "Fields", Help: "a line KEY=VALUE for each; an empty value of a policy means its default", Secret: true, Keys: overrideKeys},
+			{Name: "fields", Kind: Pairs, Label: "Fields", Help: "an empty field stays as it is", Secret: true, Keys: overrideKeys},
 			{Name: "clear", Kind: Names, Label: "Take back", Help: "names of fields, separated by commas"},
 			{Name: "clear_all", Kind: Switch, Label: "Take all back"},
 		},

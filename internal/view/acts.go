@@ -97,6 +97,9 @@ func ActsOf(job string, ofJob, ofGroup []operator.Act, now time.Time) Acts {
 	return v
 }
 
+// allJobs is the target of an act on the group.
+const allJobs = "all jobs"
+
 // Screen returns the table of the acts.
 func (v Acts) Screen(t Times) Screen {
 	if len(v.Acts) == 0 {
@@ -106,7 +109,7 @@ func (v Acts) Screen(t Times) Screen {
 	for _, a := range v.Acts {
 		on := a.Job
 		if on == "" {
-			on = "all jobs"
+			on = allJobs
 		}
 		table.Rows = append(table.Rows, []string{t.At(a.At), orDash(a.By), on, a.What, orDash(a.Reason)})
 	}

@@ -89,7 +89,7 @@ func ReadFire(ctx context.Context, r history.Reader, st *operator.Status, q Fire
 	live := LiveOf(st)
 	if q.Trigger != 0 && q.Fire.IsZero() {
 		if q.Fire, err = fireOfTrigger(ctx, r, live, q); err != nil || q.Fire.IsZero() {
-			return OneFire{}, false, err
+			return OneFire{Job: q.Job, Trigger: q.Trigger}, false, err
 		}
 	}
 	var known knownFires
@@ -123,6 +123,9 @@ func ReadFire(ctx context.Context, r history.Reader, st *operator.Status, q Fire
 	f.finish(q)
 	return f, true, nil
 }
+
+// HasFailed reports whether a shard has failed or crashed, or its run has not finished, and nothing made it good.
+func (f *OneFire) HasFailed() bool { return f.Counts.Worst() >= Unfinished }
 
 // endOfShards is more than the number of any shard.
 const endOfShards = 1 << 30
@@ -413,7 +416,7 @@ func ReadRun(ctx context.Context, r history.Reader, st *operator.Status, q FireQ
 	live := LiveOf(st)
 	if q.Trigger != 0 && q.Fire.IsZero() {
 		if q.Fire, err = fireOfTrigger(ctx, r, live, q); err != nil || q.Fire.IsZero() {
-			return Run{}, false, err
+			return Run{Job: q.Job, Trigger: q.Trigger}, false, err
 		}
 	}
 	var known knownFires
@@ -432,7 +435,7 @@ func ReadRun(ctx context.Context, r history.Reader, st *operator.Status, q FireQ
 	f := OneFire{Job: q.Job, Fire: q.Fire, Trigger: q.Trigger}
 	states, found := f.conclude(known, live)
 	if !found || shard < 0 || shard >= len(states) {
-		return Run{}, false, nil
+		return Run{Job: q.Job, Fire: q.Fire, Trigger: q.Trigger}, false, nil
 	}
 	f.Rows = []ShardRuns{{Shard: shard, State: states[shard]}}
 	for _, one := range runs {
