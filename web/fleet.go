@@ -185,9 +185,16 @@ func (b *fleetBody) addPage(jobs []view.Job, query url.Values, t view.Times) []v
 	b.Table = screenOf(v.Screen, t, linkColumns(""))[0].Table
 	for i := range b.Table.Rows {
 		b.Table.Rows[i].ID = "job-" + v.Jobs[i].Job
-		b.Table.Rows[i].State = v.Jobs[i].State
+		markState(b.Table.Head, b.Table.Rows[i].Cells, v.Jobs[i].State)
 	}
 	return v.Jobs
+}
+
+// markState gives the cell of the column STATE its class.
+func markState(head []string, cells []draw.Text, state string) {
+	if i := slices.Index(head, "STATE"); i >= 0 {
+		cells[i].State = state
+	}
 }
 
 // addStrips adds a column with the last fires of each job, if there is a history.

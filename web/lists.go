@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/rota-dev/rota/internal/acts"
 	"github.com/rota-dev/rota/internal/look"
@@ -34,6 +35,12 @@ func (c *Console) showInstances(w http.ResponseWriter, r *request) error {
 	}
 	v := view.InstancesOf(st)
 	b := listBody{Stale: stale, Sections: screenOf(v.Screen, c.times(r), linkColumns(rootOf(r)))}
+	if len(v.Instances) > 0 {
+		for i, row := range b.Sections[0].Rows {
+			state, _, _ := strings.Cut(v.Instances[i].State, ",")
+			markState(b.Sections[0].Head, row.Cells, strings.ReplaceAll(state, " ", "-"))
+		}
+	}
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(v.Names(), v.DisabledNames)))) {
 		links := c.actLinks(r, acts.OnInstance, "instances/"+url.PathEscape(name)+"/act/")
 		isDrained := slices.Contains(v.DisabledNames, name)

@@ -83,7 +83,7 @@ func jobLink(job string) string { return "jobs/" + url.PathEscape(job) }
 // linkColumns returns a function for screenOf: names of jobs lead to their pages.
 func linkColumns(root string) func(column, text string) string {
 	return func(column, text string) string {
-		if column == "JOB" || column == "ON" && text != "all jobs" {
+		if column == "JOB" || column == "ON" && text != "all jobs" && text != "-" {
 			return root + jobLink(text)
 		}
 		return ""

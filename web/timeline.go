@@ -69,7 +69,9 @@ func (c *Console) showTimeline(w http.ResponseWriter, r *request) error {
 	if begun := c.chronicle.since(); !begun.IsZero() {
 		b.Observed = c.times(r).At(begun)
 	}
-	b.Sections = screenOf(view.Events{Events: events}.Screen, c.times(r), linkColumns(""))
+	times := c.times(r)
+	times.Mode = "local" // a clock time is what the question names
+	b.Sections = screenOf(view.Events{Events: events}.Screen, times, linkColumns(""))
 	c.render(w, r, http.StatusOK, "timeline", page{Title: "Timeline", Group: c.group(), Body: b})
 	return nil
 }

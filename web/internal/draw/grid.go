@@ -17,7 +17,7 @@ import (
 const ownCells = 300
 
 // briefFires is how many fires a brief strip has, so that a list of jobs fits a desk.
-const briefFires = 30
+const briefFires = 20
 
 // Strip draws the last fires of a job as a row of cells, each with a title and a link to the fire.
 func Strip(s past.Strip, l Links, t view.Times) template.HTML {
@@ -197,7 +197,7 @@ func Grid(g past.Grid, l Links, t view.Times) template.HTML {
 	own := hasOwnCells(&g)
 	label := fmt.Sprintf("%s: %d fires by shards %v; the table has the same facts", g.Job, len(g.Fires), g.Of)
 	at, columns := columnsOf(g.Fires, g.After)
-	m.open("cells grid", label, gridLeft+max(1, columns)*step, gridTop+len(g.Rows)*step)
+	m.open("cells grid", label, gridLeft+max(tickGap, columns)*step, gridTop+len(g.Rows)*step)
 	height := gridTop + len(g.Rows)*step - headRow
 	m.missing(g.After, columns-1, gridLeft, headRow, height, t)
 	before, tick := time.Time{}, 0

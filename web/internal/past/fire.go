@@ -165,7 +165,7 @@ func (f *OneFire) conclude(known knownFires, live Live) (states []State, found b
 	}
 	states = make([]State, shards)
 	for _, whole := range firesOf(known.fires, live) {
-		if !whole.Fire.Equal(f.Fire) || f.Trigger != 0 && whole.Trigger != f.Trigger {
+		if !isSame(whole.Fire, f.Fire) || f.Trigger != 0 && whole.Trigger != f.Trigger {
 			continue
 		}
 		// A trigger at the instant of a scheduled fire is a retry of it by an operator.
@@ -300,7 +300,7 @@ func (t *Try) shorten(left *int) {
 // addLive adds the attempts that run, and notes about those that are to.
 func (f *OneFire) addLive(live Live, q FireQuery) {
 	for _, r := range live.runs {
-		if !r.Fire.Equal(f.Fire) || q.Trigger != 0 && r.Trigger != q.Trigger {
+		if !isSame(r.Fire, f.Fire) || q.Trigger != 0 && r.Trigger != q.Trigger {
 			continue
 		}
 		for _, shard := range r.Shards {
@@ -312,7 +312,7 @@ func (f *OneFire) addLive(live Live, q FireQuery) {
 		}
 	}
 	for _, r := range live.again {
-		if !r.Fire.Equal(f.Fire) || q.Trigger != 0 && r.Trigger != q.Trigger {
+		if !isSame(r.Fire, f.Fire) || q.Trigger != 0 && r.Trigger != q.Trigger {
 			continue
 		}
 		for _, shard := range r.Shards {
@@ -353,9 +353,6 @@ func (f *OneFire) finish(q FireQuery) {
 			observe(t.Started)
 			observe(t.Ended)
 			running = running || t.State == Running
-		}
-		if row.Note == "" && len(row.Tries) == 0 {
-			row.Note = row.State.String()
 		}
 	}
 	if running {

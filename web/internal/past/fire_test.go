@@ -139,6 +139,23 @@ func TestReadGrid_OfARetryThatFails(t *testing.T) {
 	assert.Equal(t, Counts{OK: 1, Repeated: 1, Failed: 1}, f.Counts)
 }
 
+// The records have nanoseconds and a history microseconds: a fire of both is one.
+func TestStrip_AndFireOfInstantsWithNanoseconds(t *testing.T) {
+	exactly := start.Add(123_456_789 * time.Nanosecond)
+	r := ringOf(t, 2, history.Run{Fire: exactly.Truncate(time.Microsecond), Shard: 1, Trigger: 7, Attempt: 1, Instance: "web-1", Started: seconds(1), Ended: seconds(2), Outcome: history.Failed})
+	failure := operator.Failure{Runs: operator.Runs{Shards: []int{1}, Fire: exactly, Trigger: 7, Attempt: 1}, At: seconds(2)}
+	strips, err := ReadStrips(t.Context(), r, []operator.JobSummary{{Job: "settle", Shards: 2, LastFailure: failure}})
+	require.NoError(t, err)
+	assert.Len(t, strips["settle"].Fires, 1)
+	st := &operator.Status{Job: "settle", Shards: 2, Failures: []operator.Failure{failure}}
+	f, found, err := ReadFire(t.Context(), r, st, FireQuery{Job: "settle", Trigger: 7, Now: seconds(3)})
+	require.NoError(t, err)
+	require.True(t, found)
+	assert.Equal(t, Failed, f.Whole.State)
+	assert.Equal(t, 1, f.Rows[0].Shard)
+	assert.Len(t, f.Rows[0].Tries, 1)
+}
+
 // Without a history, a link to a trigger that failed leads to what the records know of it.
 func TestReadFire_OfATriggerByItsFailure(t *testing.T) {
 	st := &operator.Status{Job: "settle", Shards: 2, Failures: []operator.Failure{{Runs: operator.Runs{Shards: []int{1}, Fire: start, Trigger: 7, Attempt: 1}, At: seconds(2), Error: "HTTP 503"}}}

@@ -26,7 +26,7 @@ func (v *Live) findMissing(fires []Fire, now time.Time) *Missing {
 	lacking, before := 0, fires[0].Fire
 	for i := range fires {
 		f := &fires[i]
-		if f.Fire.Equal(before) {
+		if isSame(f.Fire, before) {
 			continue
 		}
 		if f.Missing = v.missingBetween(before, f.Fire, f.Recorded.SkippedFrom); f.Missing != nil {
@@ -73,6 +73,9 @@ func (v *Live) missingBetween(before, after, skippedFrom time.Time) *Missing {
 	}
 	return m
 }
+
+// isSame reports whether two instants are one, as histories have them. The records have nanoseconds.
+func isSame(a, b time.Time) bool { return a.UnixMicro() == b.UnixMicro() }
 
 // isBefore compares instants as histories have them, in microseconds.
 func isBefore(a, b time.Time) bool { return a.UnixMicro() < b.UnixMicro() }

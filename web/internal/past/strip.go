@@ -39,7 +39,7 @@ type Fire struct {
 }
 
 func (f *Fire) isOf(fire time.Time, trigger uint64) bool {
-	return f.Trigger == trigger && f.Fire.Equal(fire)
+	return f.Trigger == trigger && isSame(f.Fire, fire)
 }
 
 // ReadStrips returns the strip of each job, with one query of the history. r is nil if there is no history.
@@ -108,11 +108,11 @@ func firesOf(recorded []history.Fire, live Live) []Fire {
 	return fires[max(0, len(fires)-MaxFires):]
 }
 
-// markRetried marks the scheduled fires that a retry made good. A trigger at the instant of a scheduled fire is a retry of it.
+// markRetried marks the fires that a retry made good. A later trigger at the instant of a fire is a retry of it.
 func markRetried(fires []Fire, ownFires bool) {
 	for i := 0; i < len(fires); i++ {
 		f := &fires[i]
-		if f.Trigger != 0 || f.State < Unfinished {
+		if f.State < Unfinished {
 			continue
 		}
 		failed := int64(f.Recorded.FailedShards)
@@ -123,7 +123,7 @@ func markRetried(fires []Fire, ownFires bool) {
 			failed = int64(f.Recorded.Shards) - f.Recorded.OK
 		}
 		for _, retry := range fires[i+1:] {
-			if !retry.Fire.Equal(f.Fire) {
+			if !isSame(retry.Fire, f.Fire) {
 				break
 			}
 			if r := &retry.Recorded; failed > 0 && r.OK >= failed {
