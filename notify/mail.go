@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/internal/secret"
 )
 
 // MailOptions are the settings of Mail. Server, From and To are required.
@@ -122,14 +123,14 @@ func (m *mailer) Deliver(ctx context.Context, msg Message) error {
 
 // deliver sends a mail, and returns the answer of the server.
 func (m *mailer) deliver(ctx context.Context, msg Message) (answer string, err error) {
-	mask := masker{}
+	mask := &secret.Masker{}
 	password := ""
 	if m.o.PasswordFile != "" {
 		if password, err = m.secrets.readFile(m.o.PasswordFile); err != nil {
 			return "", fmt.Errorf("read the file of the password: %w", err)
 		}
-		mask.add(password)
-		mask.add(base64.StdEncoding.EncodeToString([]byte("\x00" + m.o.Username + "\x00" + password))) // as AUTH sends it
+		mask.Add(password)
+		mask.Add(base64.StdEncoding.EncodeToString([]byte("\x00" + m.o.Username + "\x00" + password))) // as AUTH sends it
 	}
 	answer, err = m.send(ctx, msg, password)
 	if ctx.Err() != nil && err != nil {
@@ -138,7 +139,7 @@ func (m *mailer) deliver(ctx context.Context, msg Message) (answer string, err e
 	if err != nil {
 		err = fmt.Errorf("mail by %s: %w", net.JoinHostPort(m.host, m.port), err)
 	}
-	return mask.text(answer), mask.error(err)
+	return mask.Mask(answer), mask.Error(err)
 }
 
 func (m *mailer) send(ctx context.Context, msg Message, password string) (answer string, err error) {

@@ -1,14 +1,13 @@
 package notify
 
 import (
-	"cmp"
 	"fmt"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/rota-dev/rota/internal/contain"
+	"github.com/rota-dev/rota/internal/secret"
 )
 
 // maxSecretBytes bounds the file of a secret.
@@ -41,69 +40,26 @@ func (s secrets) readFile(path string) (text string, err error) {
 	return text, nil
 }
 
-// masker replaces secrets in texts.
-type masker struct{ values []string }
-
-// add adds a secret. One of less than four bytes would replace parts of words.
-func (m *masker) add(value string) {
-	if len(value) >= 4 {
-		m.values = append(m.values, value)
-	}
-}
-
-// addURL adds the parts of a URL that may be a secret: all but scheme, host and port.
-func (m *masker) addURL(text string, u *url.URL) {
+// maskURL adds the parts of a URL that may be a secret: all but scheme, host and port.
+func maskURL(mask *secret.Masker, text string, u *url.URL) {
 	if len(u.Path) > 1 || u.RawQuery != "" {
-		m.add(text)
+		mask.Add(text)
 	}
 	for _, path := range []string{u.EscapedPath(), u.Path} {
-		if len(path) > 8 { // else it is a word
-			m.add(strings.TrimPrefix(path, "/"))
-		}
+		mask.Add(strings.TrimPrefix(path, "/"))
 	}
 	for part := range strings.SplitSeq(u.Path, "/") {
 		if len(part) >= 16 { // a token, and not a word
-			m.add(part)
+			mask.Add(part)
 		}
 	}
-	m.add(u.RawQuery)
+	mask.Add(u.RawQuery)
 	for _, values := range u.Query() {
 		for _, value := range values {
-			m.add(value)
+			mask.Add(value)
 		}
 	}
 	if password, ok := u.User.Password(); ok {
-		m.add(password)
+		mask.Add(password)
 	}
 }
-
-// text returns a text with the secrets replaced.
-func (m *masker) text(text string) string {
-	slices.SortFunc(m.values, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
-	for _, value := range m.values {
-		text = strings.ReplaceAll(text, value, "***")
-	}
-	return text
-}
-
-// error returns an error whose text has the secrets replaced.
-func (m *masker) error(err error) error {
-	if err == nil {
-		return nil
-	}
-	text := err.Error()
-	if masked := m.text(text); masked != text {
-		return &maskedError{masked, err}
-	}
-	return err
-}
-
-// maskedError is an error with another text. Callers use Unwrap only to find types of errors.
-type maskedError struct {
-	text string
-	err  error
-}
-
-func (e *maskedError) Error() string { return e.text }
-
-func (e *maskedError) Unwrap() error { return e.err }

@@ -20,6 +20,7 @@ import (
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/contain"
 	"github.com/rota-dev/rota/internal/httprules"
+	"github.com/rota-dev/rota/internal/secret"
 )
 
 // WebhookOptions are the settings of a Webhook. URL or URLFile is required.
@@ -202,12 +203,12 @@ func (w *webhook) Deliver(ctx context.Context, m Message) error {
 
 // deliver sends a request, and returns the answer.
 func (w *webhook) deliver(ctx context.Context, m Message) (answer string, err error) {
-	mask := masker{}
-	answer, err = w.send(ctx, m, &mask)
-	return mask.text(answer), mask.error(err)
+	mask := &secret.Masker{}
+	answer, err = w.send(ctx, m, mask)
+	return mask.Mask(answer), mask.Error(err)
 }
 
-func (w *webhook) send(ctx context.Context, m Message, mask *masker) (answer string, err error) {
+func (w *webhook) send(ctx context.Context, m Message, mask *secret.Masker) (answer string, err error) {
 	req, err := w.newRequest(ctx, m, mask)
 	if err != nil {
 		return "", err
@@ -228,7 +229,7 @@ func (w *webhook) send(ctx context.Context, m Message, mask *masker) (answer str
 	start, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
 	_, _ = io.CopyN(io.Discard, resp.Body, maxDrain)
 	answer = strings.TrimSpace(fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode)))
-	if text := strings.TrimSpace(inLine(mask.text(string(start)))); text != "" { // a secret may cross the cut
+	if text := strings.TrimSpace(inLine(mask.Mask(string(start)))); text != "" { // a secret may cross the cut
 		answer += ": " + cutTo(text, maxAnswer)
 	}
 	return answer, classify(where, answer, resp)
@@ -254,7 +255,7 @@ func classify(where, answer string, resp *http.Response) error {
 }
 
 // newRequest returns the request for a message. It adds the secrets to mask.
-func (w *webhook) newRequest(ctx context.Context, m Message, mask *masker) (*http.Request, error) {
+func (w *webhook) newRequest(ctx context.Context, m Message, mask *secret.Masker) (*http.Request, error) {
 	address := w.o.URL
 	if w.o.URLFile != "" {
 		var err error
@@ -266,7 +267,7 @@ func (w *webhook) newRequest(ctx context.Context, m Message, mask *masker) (*htt
 	if err != nil {
 		return nil, fmt.Errorf("the URL %w", err)
 	}
-	mask.addURL(address, u)
+	maskURL(mask, address, u)
 	body, err := renderBody(w.body, m)
 	if err != nil {
 		return nil, executor.Permanent(fmt.Errorf("body: %w", err)) // another attempt would result in the same
@@ -286,9 +287,9 @@ func (w *webhook) newRequest(ctx context.Context, m Message, mask *masker) (*htt
 		if err != nil {
 			return nil, fmt.Errorf("read the file of header %s: %w", name, err)
 		}
-		mask.add(value)
+		mask.Add(value)
 		if _, token, ok := strings.Cut(value, " "); ok { // the credentials after a scheme such as Bearer
-			mask.add(token)
+			mask.Add(token)
 		}
 		if hasControl(value) {
 			return nil, fmt.Errorf("the value of header %s has a line break or another control character", name)

@@ -40,6 +40,8 @@ type Answer struct {
 	// Stops reports whether the fire has not run, or has not succeeded: the verdict of the last gate is
 	// VerdictStop.
 	Stops bool `json:"stops"`
+	// Quotes are the errors of runs that Summary, Do and the details of Gates quote, the longest first. They may be secret.
+	Quotes []string `json:"-"`
 }
 
 // Gate is a condition of a run, as checked for one fire.
@@ -111,7 +113,7 @@ func (o *Operator) explain(s *snapshot.Snapshot, job string, followed []string, 
 	_, damagedPlan := r.Unreadable[o.keys.Plan(record.Segment(job))]
 	out := Explanation{Job: job, At: r.Now.Time(), Known: r.Definition != nil || r.Plan != nil || damagedDefinition || damagedPlan}
 	for _, a := range explain.Explain(r, shards, record.InstantOf(fire)) {
-		answer := Answer{Shards: shardList(a.Shards), Fire: a.Fire.Time(), Summary: a.Summary, Do: a.Do, Verb: string(a.Verb), Instance: a.Target, Stops: a.Stops}
+		answer := Answer{Shards: shardList(a.Shards), Fire: a.Fire.Time(), Summary: a.Summary, Do: a.Do, Verb: string(a.Verb), Instance: a.Target, Stops: a.Stops, Quotes: a.Quotes}
 		for _, g := range a.Gates {
 			answer.Gates = append(answer.Gates, Gate{g.Name, Verdict(g.Verdict), g.Detail})
 		}

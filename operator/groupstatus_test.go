@@ -378,6 +378,83 @@ func TestOperator_Watch(t *testing.T) {
 		v.Close()
 		assert.Zero(t, g.Server.Counts("console").Watches)
 	})
+	membertest.RunBubble(t, "shows an act after Await", func(t *testing.T, g *membertest.Group) {
+		g.Start("a", coordtest.Def("job", 0, 4, ""))
+		o, _ := g.NewOperator()
+		v, err := o.Watch(t.Context())
+		require.NoError(t, err)
+		defer v.Close()
+		jobOf := func() operator.JobSummary { return v.Status().Jobs[0] }
+		for range 3 {
+			require.NoError(t, o.Pause(t.Context(), "job"))
+			require.NoError(t, v.Await(t.Context(), "job"))
+			assert.True(t, jobOf().Paused)
+			require.NoError(t, o.Resume(t.Context(), "job"))
+			require.NoError(t, v.Await(t.Context(), "job"))
+			assert.False(t, jobOf().Paused)
+			require.NoError(t, o.PauseGroup(t.Context()))
+			require.NoError(t, v.Await(t.Context(), ""))
+			assert.True(t, jobOf().GroupPaused)
+			require.NoError(t, o.ResumeGroup(t.Context()))
+			require.NoError(t, v.Await(t.Context(), ""))
+			assert.False(t, jobOf().Paused)
+			require.NoError(t, o.Disable(t.Context(), operator.Scope{Job: "job", Shards: []int{1, 2}}))
+			require.NoError(t, v.Await(t.Context(), "job"))
+			assert.Equal(t, 2, jobOf().Disabled)
+			require.NoError(t, o.Enable(t.Context(), operator.Scope{Job: "job", Shards: []int{1, 2}}))
+			require.NoError(t, v.Await(t.Context(), "job"))
+		}
+		release := g.Server.HoldWatch("console")
+		require.NoError(t, o.Pause(t.Context(), "job"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		assert.ErrorIs(t, v.Await(ctx, "job"), context.DeadlineExceeded, "the watch is late")
+		release()
+		assert.NoError(t, v.Await(t.Context(), "job"))
+	})
+	membertest.RunBubble(t, "has the events on record, the latest first", func(t *testing.T, g *membertest.Group) {
+		begin := time.Now()
+		a := g.Start("a", coordtest.Def("job", 0, 4, ""), coordtest.Def("other", 0, 1, ""))
+		o, _ := g.NewOperator()
+		v, err := o.Watch(t.Context())
+		require.NoError(t, err)
+		defer v.Close()
+		time.Sleep(time.Minute)
+		g.Start("b", coordtest.Def("job", 0, 4, ""))
+		time.Sleep(time.Minute)
+		paused := time.Now()
+		require.NoError(t, o.As("kim", "quarter end").Pause(t.Context(), "job"))
+		time.Sleep(time.Minute)
+		require.NoError(t, o.As("kim", "").PauseGroup(t.Context()))
+		a.Shutdown()
+		time.Sleep(time.Minute)
+
+		kinds := map[operator.EventKind]int{}
+		var acts []operator.Event
+		all := v.Events(operator.EventsQuery{})
+		for i, e := range all {
+			kinds[e.Kind]++
+			assert.False(t, i > 0 && e.At.After(all[i-1].At), "%+v", e)
+			if e.Kind == operator.EventAct {
+				acts = append(acts, e)
+			}
+		}
+		assert.Equal(t, []int{2, 2, 1}, []int{kinds[operator.EventAct], kinds[operator.EventLeader], kinds[operator.EventJoin]}, "%+v", all)
+		assert.Positive(t, kinds[operator.EventDecision])
+		assert.Equal(t, operator.Event{At: paused.UTC(), Kind: operator.EventAct, Job: "job", By: "kim", What: "pause", Reason: "quarter end"}, acts[1])
+		assert.Empty(t, acts[0].Job, "an act on the group")
+
+		ofOther := v.Events(operator.EventsQuery{Job: "other"})
+		for _, e := range ofOther {
+			assert.NotEqual(t, "job", e.Job)
+		}
+		assert.Contains(t, ofOther, acts[0], "an act on the group is one on each job")
+		assert.Equal(t, all[:3], v.Events(operator.EventsQuery{Limit: 3}))
+		for _, e := range v.Events(operator.EventsQuery{Since: paused, Until: paused.Add(time.Second)}) {
+			assert.Contains(t, []operator.EventKind{operator.EventAct, operator.EventDecision}, e.Kind)
+		}
+		assert.Empty(t, v.Events(operator.EventsQuery{Until: begin.Add(-time.Second)}))
+	})
 	membertest.RunBubble(t, "ends with the registry, and does not begin without one", func(t *testing.T, g *membertest.Group) {
 		reg := g.Server.Client("console")
 		o, err := operator.New(reg, "test", "")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/group/snapshot"
+	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -83,6 +84,59 @@ func (v *GroupView) Changed() <-chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.changed
+}
+
+// Await waits until the view has the intent for a job as it is stored now, or that for all jobs if job is empty, and until the leader has
+// put a pause, a stopped schedule and disabled shards of it into force. So a look at the view after an act and Await shows the act, unless
+// ctx ends first: that is the error then.
+func (v *GroupView) Await(ctx context.Context, job string) error {
+	segment, key := record.Segment(job), v.op.keys.GroupControl()
+	if job != "" {
+		key = v.op.keys.Control(segment)
+	}
+	e, found, err := v.op.getRecord(ctx, key)
+	if err != nil {
+		return fmt.Errorf("await the intent for %q: %w", job, err)
+	}
+	for {
+		v.mu.Lock()
+		changed, err := v.changed, v.err
+		isThere := v.hasIntent(key, segment, e.Modified.Seq, found)
+		v.mu.Unlock()
+		if isThere || err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// hasIntent reports whether the view has the record of an intent as of a revision or later, and whether it is in force. v.mu is held.
+func (v *GroupView) hasIntent(key registry.Key, segment string, rev uint64, found bool) bool {
+	records := v.answers.records
+	group := records.Group.GroupControl
+	if key == v.op.keys.GroupControl() {
+		if !found || records.Group.Rev.Seq < rev || group == nil {
+			return records.Has(key) == found && records.Group.Rev.Seq >= rev
+		}
+		for _, p := range records.Plans {
+			if p.Plan != nil && (p.Plan.GroupPause != nil) != group.Paused {
+				return false
+			}
+		}
+		return true
+	}
+	control, plan := records.Control[segment], records.Plans[segment].Plan
+	switch {
+	case !found || control.Rev.Seq < rev || control.Control == nil:
+		return records.Has(key) == found && control.Rev.Seq >= rev
+	case plan == nil || plan.GroupPause != nil || group != nil && group.Paused:
+		return true
+	}
+	return plan.Paused == control.Paused && plan.Stopped == control.Stopped && plan.Disabled.Equal(control.Disabled)
 }
 
 // Err returns nil while the view is kept current, then the error that ended it, as of

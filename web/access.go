@@ -7,52 +7,32 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/rota-dev/rota/web/internal/api"
+	"github.com/rota-dev/rota/web/internal/role"
 )
 
 // Role is what a user may do. Each role includes those below it. The console enforces roles, and nothing else does: to the store,
-// whoever can write may do everything.
-type Role int
+// whoever can write may do everything. String returns its name, such as "look".
+type Role = role.Role
 
 const (
 	// Look sees the fleet without errors, outputs and parameters.
-	Look Role = iota + 1
+	Look = role.Look
 	// Reveal sees these too.
-	Reveal
+	Reveal = role.Reveal
 	// Operate acts: trigger, pause, retry and the like.
-	Operate
+	Operate = role.Operate
 	// Admin also does what takes more than one act to undo: override, reset, retire, forget.
-	Admin
+	Admin = role.Admin
 )
 
-var roleNames = []string{"none", "look", "reveal", "operate", "admin"}
-
-// String returns the name of a role, such as "look".
-func (r Role) String() string {
-	if r < 0 || int(r) >= len(roleNames) {
-		return fmt.Sprintf("Role(%d)", int(r))
-	}
-	return roleNames[r]
-}
-
 // ParseRole returns the role of a name.
-func ParseRole(name string) (Role, error) {
-	for i, n := range roleNames[1:] {
-		if n == name {
-			return Role(i + 1), nil
-		}
-	}
-	return 0, fmt.Errorf("role is %q, not one of %s", name, strings.Join(roleNames[1:], ", "))
-}
+func ParseRole(name string) (Role, error) { return role.Parse(name) }
 
 // User is who makes a request.
 type User struct {
 	Name string // in the record of acts
 	Role Role
 }
-
-// roleFor returns the least role for an act.
-func roleFor(verb string) Role { return Role(api.LevelOf(verb)) }
 
 // CheckLocal returns an error unless a request is from this machine, and to it by one of its own names. A name that leads here by DNS
 // would let a page of another site read the answers.

@@ -10,19 +10,41 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/acts"
+	"github.com/rota-dev/rota/internal/look"
 	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
+	"github.com/rota-dev/rota/web/internal/role"
 )
 
 // actBody is the form of an act, which is also the question whether to do it.
 type actBody struct {
 	Verb   acts.Verb
-	On     string // the job or the instance; empty for the group
-	Warns  string // what cannot be taken back
-	Values map[string]string
+	On     string            // the job or the instance; empty for the group
+	Warns  string            // what cannot be taken back
+	Values map[string]string // by the names of fields
+	Fields []formField
 	Reason string
 	Error  string // why the last try was refused
 	Back   string
+}
+
+// formField is a field with its value. One with Keys is asked for by them.
+type formField struct {
+	acts.Field
+	Value string
+	Keys  []formField
+}
+
+// fieldsOf returns the fields of a form. The values of secret ones are not repeated.
+func fieldsOf(fields []acts.Field, prefix string, values map[string]string) (out []formField) {
+	for _, f := range fields {
+		field := formField{Field: f, Keys: fieldsOf(f.Keys, f.Name+".", values)}
+		if field.Name = prefix + f.Name; !f.Secret {
+			field.Value = values[field.Name]
+		}
+		out = append(out, field)
+	}
+	return out
 }
 
 // targetOf returns the act that a request names, and what it is on.
@@ -42,7 +64,7 @@ func targetOf(r *request) (acts.Verb, string, error) {
 
 // mayAct returns an error unless the user may do an act here.
 func (c *Console) mayAct(r *request, verb string) error {
-	switch need := roleFor(verb); {
+	switch need := role.For(verb); {
 	case !c.options.Acts:
 		return problemf(http.StatusForbidden, "This console acts for nobody.")
 	case r.user.Role < need:
@@ -65,7 +87,7 @@ func (c *Console) askAct(w http.ResponseWriter, r *request) error {
 }
 
 func (c *Console) showAct(w http.ResponseWriter, r *request, status int, b actBody) {
-	b.Back = backOf(b.Verb.On, b.On)
+	b.Back, b.Fields = backOf(b.Verb.On, b.On), fieldsOf(b.Verb.Fields, "", b.Values)
 	if b.Verb.Confirm != nil {
 		b.Warns = "This will " + b.Verb.Confirm(b.Verb.For(b.On)) + "."
 	}
@@ -105,11 +127,6 @@ func (c *Console) doAct(w http.ResponseWriter, r *request) error {
 	}
 	refuse := func(err error) error {
 		b := actBody{Verb: v, On: on, Values: first(r.PostForm), Reason: r.PostForm.Get("reason"), Error: err.Error()}
-		for _, f := range v.Fields {
-			if f.Secret {
-				delete(b.Values, f.Name)
-			}
-		}
 		c.showAct(w, r, http.StatusUnprocessableEntity, b)
 		return nil
 	}
@@ -121,18 +138,22 @@ func (c *Console) doAct(w http.ResponseWriter, r *request) error {
 	req.Job, req.Instance = target.Job, target.Instance
 	ctx, cancel := call(r)
 	defer cancel()
-	done, err := v.Do(ctx, c.op.As(r.user.Name, r.PostForm.Get("reason")), req)
+	done, err := v.DoByHistory(ctx, c.op.As(r.user.Name, r.PostForm.Get("reason")), req, look.FindFailed(c.options.History))
 	attrs := []any{"act", v.Name, "on", on, "by", r.user.Name}
 	if err != nil {
 		attrs = append(attrs, "error", err)
 	}
 	c.options.Logger.Info("an act by the console", attrs...)
 	if err != nil {
-		if isUnreachable(err) {
+		switch {
+		case errors.Is(err, acts.ErrHistory): // whose text may name the database
+			return problemf(http.StatusServiceUnavailable, "The history does not answer, and the records do not name what failed. Name the shards, or try again.")
+		case isUnreachable(err):
 			return err
 		}
 		return refuse(err)
 	}
+	c.feed.catchUp(ctx, target.Job)
 	c.statuses.dropAll() // an act on the group or an instance changes jobs too
 	back := backOf(v.On, on)
 	if v.Name == "forget" || v.Name == "retire" && c.isGone(on) {

@@ -32,6 +32,8 @@ var errClosed = errors.New("the console is closed")
 type feed struct {
 	watch    func(context.Context) (*operator.GroupView, error)
 	onChange func() // called before readers learn of another snapshot; nil for none
+	// observe is called in order with each snapshot; nil for none. It must not call the feed.
+	observe func(operator.GroupStatus)
 	// probe reads something of the store. A view says nothing while the store is away: it is as old as the last event.
 	probe func(context.Context) error
 
@@ -108,6 +110,33 @@ func (f *feed) ask(question func(*operator.GroupView)) bool {
 	return true
 }
 
+// catchUpWithin bounds catchUp.
+const catchUpWithin = 2 * time.Second
+
+// catchUp has later reads show an act on a job, or on the group if job is empty. If the watches do not bring it in time, a page shows it
+// with the next snapshot.
+func (f *feed) catchUp(ctx context.Context, job string) {
+	f.mu.Lock()
+	view := f.view
+	f.mu.Unlock()
+	if view == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, catchUpWithin)
+	defer cancel()
+	_ = view.Await(ctx, job)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.view != view {
+		return
+	}
+	f.keep(view.Status())
+	if f.onChange != nil {
+		f.onChange()
+	}
+	f.publish()
+}
+
 // next returns a channel that is closed at the next snapshot.
 func (f *feed) next() <-chan struct{} {
 	f.mu.Lock()
@@ -142,7 +171,7 @@ func (f *feed) run() {
 	f.mu.Lock()
 	if err == nil {
 		changed = view.Changed() // before Status, to miss no change
-		f.status = view.Status()
+		f.keep(view.Status())
 	}
 	f.view = view
 	f.fail(err)
@@ -188,7 +217,7 @@ func (f *feed) take(view *operator.GroupView, changed <-chan struct{}) (next <-c
 	}
 	next = view.Changed()
 	if away == nil {
-		f.status = view.Status()
+		f.keep(view.Status())
 	}
 	if f.onChange != nil {
 		f.onChange()
@@ -212,6 +241,24 @@ func (f *feed) fail(err error) {
 	if f.err = err; err != nil {
 		f.failed = time.Now()
 	}
+}
+
+// keep keeps a snapshot. The mutex is held.
+func (f *feed) keep(st operator.GroupStatus) {
+	if f.status = st; f.observe != nil {
+		f.observe(st)
+	}
+}
+
+// events returns what is on record of the past of the group, nothing without watches.
+func (f *feed) events(q operator.EventsQuery) []operator.Event {
+	f.mu.Lock()
+	view := f.view
+	f.mu.Unlock()
+	if view == nil {
+		return nil
+	}
+	return view.Events(q)
 }
 
 // publish tells readers that there is another snapshot. The mutex is held.

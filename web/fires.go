@@ -35,9 +35,9 @@ func (c *Console) showGrid(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return problemf(http.StatusBadRequest, "The shards are %q, and not a range such as 0-63.", r.URL.Query().Get("shards"))
 	}
-	until, err := instantOf(r.URL.Query().Get("until"))
+	until, err := c.instantOf(r, "until")
 	if err != nil {
-		return problemf(http.StatusBadRequest, "The instant is %q; write it as 2026-01-31T03:00:00Z.", r.URL.Query().Get("until"))
+		return err
 	}
 	ctx, cancel := call(r)
 	defer cancel()
@@ -64,10 +64,17 @@ func (c *Console) showFire(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	if !found {
+	switch {
+	case found:
+	case c.options.History != nil:
 		return problemf(http.StatusNotFound, "Nothing is on record of this fire of %s.", st.Job)
+	default: // a link may lead to a run that has ended since
+		f.Note = "Nothing is on record of this fire, which may have ended"
 	}
 	b := draw.FirePageOf(f, c.options.History != nil, links(r, "../"), c.times(r))
+	if f.HasFailed() && c.mayAct(r, "retry") == nil {
+		b.Retry = "../act/retry?" + url.Values{"fire": {f.Fire.UTC().Format(time.RFC3339Nano)}}.Encode()
+	}
 	c.render(w, r, http.StatusOK, "fire", page{Title: st.Job + ": " + b.Name.Text, Group: c.group(), Body: b})
 	return nil
 }
@@ -86,7 +93,11 @@ func (c *Console) showRun(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	if !run.found {
+	switch {
+	case run.found:
+	case c.options.History == nil:
+		run.Shard, run.Note = shard, "Nothing is on record of this run, which may have ended."
+	default:
 		return problemf(http.StatusNotFound, "Nothing is on record of shard %d for this fire of %s.", shard, st.Job)
 	}
 	b := draw.RunPageOf(run.Run, c.options.History != nil, links(r, "../../../"), c.times(r))

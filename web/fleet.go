@@ -84,7 +84,7 @@ func (c *Console) showFleet(w http.ResponseWriter, r *request) error {
 	}
 	b.addWrong(all.Jobs)
 	c.advise(r, b.Wrong)
-	b.addStates(all.Jobs, query)
+	b.addStates(choose(all.Jobs, view.JobsFilter{Glob: filter.Glob}, all.At), query)
 	b.addStrips(c.strips(r, b.addPage(choose(all.Jobs, filter, all.At), query, c.times(r))))
 	if view.IsEmpty(&st) {
 		b.Note = "Nothing is stored of this group yet: start an instance, or check the namespace and the group."
@@ -113,6 +113,13 @@ func (d *digest) of(st operator.GroupStatus) view.Jobs {
 		slices.SortStableFunc(d.jobs.Jobs, func(x, y view.Job) int { return gravity[x.State] - gravity[y.State] })
 	}
 	return d.jobs
+}
+
+// drop has the next request compute the list: a snapshot that an act has brought may have the instant of the last one.
+func (d *digest) drop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.at = time.Time{}
 }
 
 // choose returns the jobs that a filter selects.
@@ -209,13 +216,14 @@ func (c *Console) findingsNow() []operator.Finding {
 	return all
 }
 
+// addStates adds the states of the jobs that the name selects, and that which is chosen.
 func (b *fleetBody) addStates(jobs []view.Job, query url.Values) {
 	counts := map[string]int{}
 	for i := range jobs {
 		counts[jobs[i].State]++
 	}
 	for _, name := range view.JobStates {
-		if n := counts[name]; n > 0 {
+		if n := counts[name]; n > 0 || name == b.State {
 			b.States = append(b.States, stateLink{name, n, withQuery(query, "state", name), name == b.State})
 		}
 	}
@@ -252,9 +260,16 @@ func (b *fleetBody) addPage(jobs []view.Job, query url.Values, t view.Times) []v
 	b.Table = screenOf(v.Screen, t, linkColumns(""))[0].Table
 	for i := range b.Table.Rows {
 		b.Table.Rows[i].ID = "job-" + v.Jobs[i].Job
-		b.Table.Rows[i].State = v.Jobs[i].State
+		markState(b.Table.Head, b.Table.Rows[i].Cells, v.Jobs[i].State)
 	}
 	return v.Jobs
+}
+
+// markState gives the cell of the column STATE its class.
+func markState(head []string, cells []draw.Text, state string) {
+	if i := slices.Index(head, "STATE"); i >= 0 {
+		cells[i].State = state
+	}
 }
 
 // addStrips adds a column with the last fires of each job, if there is a history.

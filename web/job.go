@@ -106,9 +106,9 @@ func (c *Console) showExplanation(w http.ResponseWriter, r *request) error {
 		}
 		shard = n
 	}
-	fire, err := instantOf(b.At)
+	fire, err := c.instantOf(r, "at")
 	if err != nil {
-		return problemf(http.StatusBadRequest, "The instant is %q; write it as 2026-01-31T03:00:00Z.", b.At)
+		return err
 	}
 	v, err := c.explain(r, b.Job, shard, fire)
 	if err != nil {

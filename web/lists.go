@@ -3,6 +3,8 @@ package web
 import (
 	"context"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/rota-dev/rota/internal/acts"
@@ -34,41 +36,21 @@ func (c *Console) showInstances(w http.ResponseWriter, r *request) error {
 	}
 	v := view.InstancesOf(st)
 	b := listBody{Stale: stale, Sections: screenOf(v.Screen, c.times(r), linkColumns(rootOf(r)))}
-	for _, name := range v.Names() {
-		if links := c.actLinks(r, acts.OnInstance, instanceLink(name)+"/act/"); len(links) > 0 {
+	if len(v.Instances) > 0 {
+		for i, row := range b.Sections[0].Rows {
+			state, _, _ := strings.Cut(v.Instances[i].State, ",")
+			markState(b.Sections[0].Head, row.Cells, strings.ReplaceAll(state, " ", "-"))
+		}
+	}
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(v.Names(), v.DisabledNames)))) {
+		links := c.actLinks(r, acts.OnInstance, instanceLink(name)+"/act/")
+		isDrained := slices.Contains(v.DisabledNames, name)
+		links = slices.DeleteFunc(links, func(l actLink) bool { return l.Name == "drain" && isDrained || l.Name == "undrain" && !isDrained })
+		if len(links) > 0 {
 			b.Each = append(b.Each, eachActs{name, links})
 		}
 	}
 	c.render(w, r, http.StatusOK, "list", page{Title: "Instances", Group: v.Group, Body: b})
-	return nil
-}
-
-// decidedJobs bounds the jobs whose decisions are read for a page.
-const decidedJobs = 20
-
-// showDecisions shows the decisions of a job, or of those that need somebody.
-func (c *Console) showDecisions(w http.ResponseWriter, r *request) error {
-	st, stale, err := c.readGroup(r)
-	if err != nil {
-		return err
-	}
-	jobs := []string{r.URL.Query().Get("job")}
-	b := listBody{Stale: stale, Intro: "The latest decisions of leaders about jobs that are late, without an owner or have a problem."}
-	if jobs[0] == "" {
-		jobs = look.TroubledJobs(st)
-	} else {
-		b.Intro = "The latest decisions of leaders about " + jobs[0] + "."
-	}
-	var all []operator.Status
-	for _, job := range jobs[:min(len(jobs), decidedJobs)] {
-		st, err := c.status(job)
-		if err != nil {
-			return err
-		}
-		all = append(all, *st)
-	}
-	b.Sections = screenOf(view.DecisionsOf(all, time.Now()).Screen, c.times(r), linkColumns(""))
-	c.render(w, r, http.StatusOK, "list", page{Title: "Decisions", Group: c.group(), Body: b})
 	return nil
 }
 

@@ -31,7 +31,7 @@ var routes = []route{
 	{"GET /jobs/{job}/fires/{fire}", Look, (*Console).showFire},
 	{"GET /jobs/{job}/fires/{fire}/shards/{shard}", Look, (*Console).showRun},
 	{"GET /instances", Look, (*Console).showInstances},
-	{"GET /decisions", Look, (*Console).showDecisions},
+	{"GET /timeline", Look, (*Console).showTimeline},
 	{"GET /acts", Look, (*Console).showActs},
 	{"GET /doctor", Look, (*Console).showDiagnosis},
 	{"GET /events", Look, (*Console).streamEvents},
@@ -67,18 +67,6 @@ func problemf(status int, format string, args ...any) error {
 // maxBody bounds the body of a form.
 const maxBody = 256 << 10
 
-// securityHeaders hold for every answer. The policy allows nothing inline, so text of a fleet that looked like markup could not act.
-var securityHeaders = map[string]string{
-	"Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; " +
-		"form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
-	"X-Content-Type-Options":       "nosniff",
-	"X-Frame-Options":              "DENY",
-	"Referrer-Policy":              "same-origin",
-	"Cross-Origin-Opener-Policy":   "same-origin",
-	"Cross-Origin-Resource-Policy": "same-origin",
-	"Cache-Control":                "no-store",
-}
-
 func (c *Console) routes(api http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(apiPath+"/", http.StripPrefix(apiPath, api)) // whose own table has its routes and roles
@@ -86,9 +74,7 @@ func (c *Console) routes(api http.Handler) http.Handler {
 		mux.HandleFunc(rt.pattern, func(w http.ResponseWriter, r *http.Request) { c.serve(rt, w, r) })
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for name, value := range securityHeaders {
-			w.Header().Set(name, value)
-		}
+		SetSecurityHeaders(w.Header())
 		if r.URL.Path == "" { // the prefix without a slash, at which relative links would be wrong
 			path, _, _ := strings.Cut(r.RequestURI, "?")
 			w.Header().Set("Location", path+"/")

@@ -2,10 +2,12 @@ package web
 
 import (
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
+	"github.com/rota-dev/rota/internal/instant"
 	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/web/internal/draw"
 )
@@ -84,17 +86,18 @@ func instanceLink(instance string) string { return "instances/" + url.PathEscape
 // linkColumns returns a function for screenOf: names of jobs lead to their pages.
 func linkColumns(root string) func(column, text string) string {
 	return func(column, text string) string {
-		if column == "JOB" || column == "ON" && text != "all jobs" {
+		if column == "JOB" || column == "ON" && text != "all jobs" && text != "-" {
 			return root + jobLink(text)
 		}
 		return ""
 	}
 }
 
-// instantOf parses an instant of a query.
-func instantOf(s string) (time.Time, error) {
-	if s == "" {
-		return time.Time{}, nil
+// instantOf parses an instant of a query, as the command does: a time of day is the last one.
+func (c *Console) instantOf(r *request, name string) (time.Time, error) {
+	at, err := instant.Parse(strings.TrimSpace(r.URL.Query().Get(name)), time.Now(), c.times(r).Zone, instant.Past)
+	if err != nil {
+		return at, problemf(http.StatusBadRequest, "The instant is %v.", err)
 	}
-	return time.Parse(time.RFC3339Nano, s)
+	return at, nil
 }

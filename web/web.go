@@ -58,7 +58,9 @@ type Console struct {
 	feed    *feed
 	digest  digest
 	said    said
-	handler http.Handler
+
+	chronicle chronicle
+	handler   http.Handler
 
 	statuses  *cache[*operator.Status]
 	diagnoses *cache[operator.Diagnosis]
@@ -91,10 +93,12 @@ func New(op *operator.Operator, o Options) (*Console, error) {
 		_, err := op.Intent(ctx, "")
 		return err
 	}
+	c.feed.observe = c.chronicle.observe
 	c.feed.onChange = func() { // a page that is fetched for a change must show it
 		c.statuses.dropAll()
 		c.runs.dropAll()
 		c.explanations.dropAll()
+		c.digest.drop()
 	}
 	c.handler = protect(c.routes(c.newAPI()))
 	return c, nil
@@ -124,9 +128,9 @@ func (c *Console) newAPI() http.Handler {
 		},
 		Changed:  c.feed.next,
 		Diagnose: func(context.Context) (operator.Diagnosis, error) { return c.diagnose() },
-		Authorize: func(r *http.Request, least api.Level) (string, error) {
+		Authorize: func(r *http.Request, least Role) (string, error) {
 			u, err := c.findUser(r)
-			if err == nil && u.Role < Role(least) {
+			if err == nil && u.Role < least {
 				err = api.ErrForbidden
 			}
 			return u.Name, err

@@ -20,6 +20,7 @@ import (
 	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/web/internal/role"
 )
 
 func TestPages(t *testing.T) {
@@ -43,7 +44,7 @@ func TestPages(t *testing.T) {
 			"/jobs/export/fires/2000-01-01T00:01:00Z": {"<svg", "The same as a table", "failed"},
 			"/jobs/export/fires/2000-01-01T00:01:00Z/shards/1": {"Shard 1", secret},
 			"/instances":                       {"leader", "instances/b/act/drain"},
-			"/decisions?job=settle":            {"settle", "a"},
+			"/timeline?job=settle":             {"settle", "a"},
 			"/acts?job=rebuild":                {"pause", "kim"},
 			"/doctor":                          {"Findings"},
 			"/jobs/settle/act/trigger":         {"Run the job now", "Parameter", "Yes, trigger settle", `href="../../../jobs/settle"`},
@@ -63,6 +64,82 @@ func TestPages(t *testing.T) {
 	})
 }
 
+// The states count the jobs that the name selects.
+func TestFleet_CountsTheStatesOfWhatIsSelected(t *testing.T) {
+	onFleet(t, func(k *kit) {
+		assert.Contains(t, k.page("/"), "1 failing")
+		body := k.page("/?q=sett")
+		assert.Contains(t, body, "1 ok")
+		assert.NotContains(t, body, "1 failing")
+		body = k.page("/?q=e&state=paused")
+		assert.Contains(t, body, "1 failing", "another state of the same names can be chosen")
+		assert.Contains(t, body, "1 paused")
+		assert.Contains(t, k.page("/?q=sett&state=paused"), "0 paused", "the chosen state stays")
+	})
+}
+
+// Instants of addresses have the forms that the command takes.
+func TestInstants_HaveTheFormsOfTheCommand(t *testing.T) {
+	onFleet(t, func(k *kit) {
+		for _, at := range []string{"2000-01-01T00:01:00Z", "2000-01-01 00:01", "2000-01-01T00:01", "00:01", "2000-01-01T08:01:00+08:00", " 00:01 "} {
+			assert.Contains(t, k.page("/jobs/export/explain?shard=1&at="+url.QueryEscape(at)), "attempt 1 ended at 2000-01-01T00:01:00Z", at)
+			assert.Contains(t, k.page("/jobs/export/grid?until="+url.QueryEscape(at)), "fires/2000-01-01T00:01:00Z", at)
+		}
+		w := k.get("/jobs/export/explain?at=noon")
+		assert.Equal(t, http.StatusBadRequest, w.Code)
+		assert.Contains(t, w.Body.String(), "neither RFC 3339 nor a time of day")
+	})
+}
+
+// The page of a fire leads to the retry of what failed, if the user may.
+func TestFire_LeadsToItsRetry(t *testing.T) {
+	onFleet(t, func(k *kit) {
+		const fire = "/jobs/export/fires/2000-01-01T00:01:00Z"
+		const link = "../act/retry?fire=2000-01-01T00%3A01%3A00Z"
+		assert.Contains(t, k.page(fire), `href="`+link+`"`)
+		assert.Contains(t, k.page("/jobs/export/act/retry?fire=2000-01-01T00%3A01%3A00Z"), `value="2000-01-01T00:01:00Z"`)
+		assert.NotContains(t, k.page("/jobs/settle/fires/2000-01-01T00:01:00Z"), "Retry what failed", "nothing failed")
+		k.user.Role = Reveal
+		assert.NotContains(t, k.page(fire), "Retry what failed")
+	})
+}
+
+// Without a history, a link to a run that has ended since it was shown leads to a page that says so.
+func TestFire_ThatNothingKnows(t *testing.T) {
+	onFleet(t, func(k *kit) {
+		for _, path := range []string{"/jobs/settle/fires/~1", "/jobs/settle/fires/~1/shards/2", "/jobs/settle/fires/2000-01-01T00:00:30Z"} {
+			assert.Equal(t, http.StatusNotFound, k.get(path).Code, "%s with a history", path)
+		}
+		k.history = nil
+		k.console = k.newConsole(Options{Acts: true})
+		defer k.console.Close()
+		for _, path := range []string{"/jobs/settle/fires/~1", "/jobs/settle/fires/~1/shards/2", "/jobs/settle/fires/2000-01-01T00:00:30Z"} {
+			assert.Contains(t, k.page(path), "Nothing is on record of this", path)
+		}
+		assert.Equal(t, http.StatusNotFound, k.get("/jobs/nothing/fires/~1").Code)
+	})
+}
+
+// A drained instance says so, and only what changes something is offered.
+func TestInstances_OfferDrainOrUndrain(t *testing.T) {
+	onFleet(t, func(k *kit) {
+		body := k.page("/instances")
+		assert.Contains(t, body, "instances/b/act/drain")
+		assert.NotContains(t, body, "act/undrain")
+		require.Equal(t, http.StatusSeeOther, k.post("/instances/b/act/drain", nil).Code)
+		k.fleet.Sleep(5 * time.Second)
+		body = k.page("/instances")
+		assert.Contains(t, body, `is-drained">drained</span>`)
+		assert.NotContains(t, body, ">disabled</span>")
+		assert.Contains(t, body, "instances/b/act/undrain")
+		assert.NotContains(t, body, "instances/b/act/drain")
+		assert.Contains(t, body, "instances/a/act/drain")
+
+		require.Equal(t, http.StatusSeeOther, k.post("/instances/gone/act/drain", nil).Code)
+		assert.Contains(t, k.page("/instances"), "instances/gone/act/undrain", "the drain of an instance that is not there can be taken back")
+	})
+}
+
 func TestPages_HaveNoMarkupOfTheFleet(t *testing.T) {
 	onFleet(t, func(k *kit) {
 		require.NoError(t, k.op.As(hostile, hostile).Pause(context.Background(), hostile))
@@ -71,7 +148,7 @@ func TestPages_HaveNoMarkupOfTheFleet(t *testing.T) {
 		for _, path := range []string{
 			"/", "/acts?job=" + url.QueryEscape(hostile), job, job + "/explain", job + "/explain?shard=" + url.QueryEscape(hostile),
 			job + "/act/trigger?param=" + url.QueryEscape(hostile), "/?q=" + url.QueryEscape(hostile), "/?said=" + url.QueryEscape(hostile),
-			"/decisions?job=" + url.QueryEscape(hostile),
+			"/timeline?job=" + url.QueryEscape(hostile),
 		} {
 			w := k.get(path)
 			assert.NotContains(t, w.Body.String(), "<script>alert", path)
@@ -87,7 +164,7 @@ func TestRoutes(t *testing.T) {
 		"GET /{$}": "/", "GET /jobs/{job}": "/jobs/settle", "GET /jobs/{job}/explain": "/jobs/settle/explain", "GET /instances": "/instances",
 		"GET /jobs/{job}/grid": "/jobs/export/grid", "GET /jobs/{job}/fires/{fire}": "/jobs/export/fires/2000-01-01T00:01:00Z",
 		"GET /jobs/{job}/fires/{fire}/shards/{shard}": "/jobs/export/fires/2000-01-01T00:01:00Z/shards/1",
-		"GET /decisions": "/decisions", "GET /acts": "/acts", "GET /doctor": "/doctor", "GET /events": "/events",
+		"GET /timeline": "/timeline", "GET /acts": "/acts", "GET /doctor": "/doctor", "GET /events": "/events",
 		"GET /act/{verb}": "/act/pause", "POST /act/{verb}": "/act/pause", "GET /jobs/{job}/act/{verb}": "/jobs/settle/act/pause",
 		"POST /jobs/{job}/act/{verb}": "/jobs/settle/act/pause", "GET /instances/{instance}/act/{verb}": "/instances/b/act/drain",
 		"POST /instances/{instance}/act/{verb}": "/instances/b/act/drain", "GET /static/{file}": "/static/app.js",
@@ -180,6 +257,70 @@ func TestActs(t *testing.T) {
 	})
 }
 
+// The page after an act shows the act, though the snapshot that viewers share may be a second old.
+func TestActs_AreOnTheNextPage(t *testing.T) {
+	onFleet(t, func(k *kit) {
+		for range 3 {
+			assert.NotContains(t, k.page("/?q=settle"), "paused by lee")
+			require.Equal(t, http.StatusSeeOther, k.post("/jobs/settle/act/pause", nil).Code)
+			assert.Contains(t, k.page("/?q=settle"), "paused by lee")
+			assert.Contains(t, k.page("/jobs/settle"), "paused by lee")
+			require.Equal(t, http.StatusSeeOther, k.post("/jobs/settle/act/resume", nil).Code)
+			assert.NotContains(t, k.page("/jobs/settle"), "paused by lee")
+			require.Equal(t, http.StatusSeeOther, k.post("/act/pause", nil).Code)
+			assert.Contains(t, k.page("/?q=settle"), "paused with the group")
+			require.Equal(t, http.StatusSeeOther, k.post("/act/resume", nil).Code)
+		}
+	})
+}
+
+// An override has a field for each key, and a refused one keeps what was typed, but for parameters.
+func TestActs_OverrideByFields(t *testing.T) {
+	onFleet(t, func(k *kit) {
+		form := k.page("/jobs/settle/act/override")
+		for _, text := range []string{
+			`<label for="f-fields.timeout">Timeout of a run</label> <input id="f-fields.timeout" name="fields.timeout"`, `<select id="f-fields.on_crash"`, "<option>rerun elsewhere</option>",
+			`<input id="f-fields.shards" name="fields.shards" value="" inputmode="numeric"`, `<textarea id="f-fields.run_on"`, `<input type="checkbox" id="f-clear_all"`,
+		} {
+			assert.Contains(t, form, text)
+		}
+		assert.NotContains(t, form, `<textarea id="f-fields"`)
+
+		typed := url.Values{"fields.timeout": {"2x"}, "fields.on_crash": {"count as failed"}, "fields.param": {secret}, "fields.run_on": {"zone=" + hostile}}
+		w := k.post("/jobs/settle/act/override", typed)
+		require.Equal(t, http.StatusUnprocessableEntity, w.Code)
+		assert.Contains(t, w.Body.String(), `value="2x"`)
+		assert.Contains(t, w.Body.String(), "<option selected>count as failed</option>")
+		assert.Contains(t, w.Body.String(), "zone=&#34;&gt;&lt;script&gt;")
+		assert.NotContains(t, w.Body.String(), secret)
+
+		typed = url.Values{"fields.timeout": {"2h"}, "fields.shards": {""}, "fields.run_on": {"zone=a\r\n"}}
+		w = k.post("/jobs/settle/act/override", typed)
+		require.Equal(t, http.StatusSeeOther, w.Code, w.Body)
+		assert.Contains(t, k.page(w.Header().Get("Location")), "Overrides run_on, timeout of settle")
+	})
+}
+
+// The records name few failures. A retry of a fire that only the history knows runs the shards that failed.
+func TestActs_RetryByTheHistory(t *testing.T) {
+	onFleet(t, func(k *kit) {
+		k.fleet.Sleep(30 * time.Minute)
+		fire := url.Values{"fire": {"2000-01-01T00:01:00Z"}}
+		_, err := k.op.Retry(context.Background(), "export", time.Date(2000, 1, 1, 0, 1, 0, 0, time.UTC), operator.RetryOptions{})
+		require.ErrorIs(t, err, operator.ErrNoFailure, "the records name the failure still")
+		w := k.post("/jobs/export/act/retry", fire)
+		require.Equal(t, http.StatusSeeOther, w.Code, w.Body)
+		assert.Contains(t, k.page(w.Header().Get("Location")), "Retries shards 0-1 of fire 2000-01-01T00:01:00Z of export")
+
+		k.history = away{k.history}
+		k.console = k.newConsole(Options{Acts: true})
+		defer k.console.Close()
+		w = k.post("/jobs/export/act/retry", url.Values{"fire": {"2000-01-01T00:02:00Z"}})
+		assert.Equal(t, http.StatusServiceUnavailable, w.Code)
+		assert.NotContains(t, w.Body.String(), "database is down")
+	})
+}
+
 func TestActs_Refuse(t *testing.T) {
 	onFleet(t, func(k *kit) {
 		for path, c := range map[string]struct {
@@ -211,7 +352,7 @@ func TestActs_NeedTheirRoleAndTheOption(t *testing.T) {
 	onFleet(t, func(k *kit) {
 		k.user.Role = Operate
 		for _, v := range acts.Verbs {
-			if v.On == acts.OnJob && roleFor(v.Name) == Admin {
+			if v.On == acts.OnJob && role.For(v.Name) == Admin {
 				assert.Equal(t, http.StatusForbidden, k.post("/jobs/settle/act/"+v.Name, nil).Code, v.Name)
 				assert.NotContains(t, k.page("/jobs/settle"), `href="settle/act/`+v.Name+`"`)
 			}
@@ -230,10 +371,74 @@ func TestActs_NeedTheirRoleAndTheOption(t *testing.T) {
 
 func TestActs_RefuseOtherSites(t *testing.T) {
 	onFleet(t, func(k *kit) {
-		for header, value := range map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.test"} {
-			r := httptest.NewRequest(http.MethodPost, "/jobs/settle/act/pause", nil)
-			r.Header.Set(header, value)
-			assert.Equal(t, http.StatusForbidden, k.do(k.console, r).Code, header)
+		for _, rt := range routes {
+			method, pattern, _ := strings.Cut(rt.pattern, " ")
+			if method != http.MethodPost {
+				continue
+			}
+			path := strings.NewReplacer("{job}", "settle", "{instance}", "b", "/act/{verb}", "/act/pause").Replace(pattern)
+			for header, value := range map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.test", "Sec-Fetch-Site ": "same-site"} {
+				r := httptest.NewRequest(http.MethodPost, path, nil)
+				r.Header.Set(strings.TrimSpace(header), value)
+				assert.Equal(t, http.StatusForbidden, k.do(k.console, r).Code, "%s: %s to %s", header, value, path)
+			}
+		}
+		r := httptest.NewRequest(http.MethodPost, "/api/v1/jobs/settle/pause", strings.NewReader("{}"))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Sec-Fetch-Site", "cross-site")
+		assert.Equal(t, http.StatusForbidden, k.do(k.console, r).Code, "an act by the HTTP API")
+		for _, job := range []string{"settle", ""} {
+			acts, err := k.op.Acts(context.Background(), job)
+			require.NoError(t, err)
+			assert.Empty(t, acts, "a refused act is on record")
+		}
+	})
+}
+
+// Every answer forbids frames, other sites and inline scripts: pages, problems, files, redirects and the HTTP API.
+func TestHeaders(t *testing.T) {
+	onFleet(t, func(k *kit) {
+		want := http.Header{}
+		SetSecurityHeaders(want)
+		for _, of := range []string{"frame-ancestors 'none'", "default-src 'none'", "form-action 'self'", "base-uri 'none'"} {
+			assert.Contains(t, want.Get("Content-Security-Policy"), of)
+		}
+		assert.NotContains(t, want.Get("Content-Security-Policy"), "unsafe")
+		assert.Equal(t, "DENY", want.Get("X-Frame-Options"))
+		for _, path := range []string{"/", "/jobs/settle", "/jobs/none", "/jobs/settle/act/pause", "/static/app.js", "/static/none", "/nothing", "/api/v1/jobs", "/api/v1/nothing", "/events/"} {
+			h := k.get(path).Header()
+			for name := range want {
+				if name == "Cache-Control" && strings.HasPrefix(path, "/static/") {
+					continue
+				}
+				assert.Equal(t, want.Get(name), h.Get(name), "%s of %s", name, path)
+			}
+		}
+		h := k.post("/jobs/settle/act/pause", nil).Header()
+		assert.Equal(t, want.Get("Content-Security-Policy"), h.Get("Content-Security-Policy"))
+	})
+}
+
+// Line breaks in names, reasons and addresses add no header, and lead to no other site.
+func TestHeaders_AreNotInjected(t *testing.T) {
+	onFleet(t, func(k *kit) {
+		const breaks = "settle\r\nSet-Cookie: a=b\r\n\r\n<script>"
+		for _, path := range []string{
+			"/jobs/" + url.PathEscape(breaks), "/jobs/" + url.PathEscape(breaks) + "/act/pause", "/instances/" + url.PathEscape(breaks) + "/act/drain",
+			"/jobs/" + url.PathEscape("//evil.test/") + "/act/pause", "/jobs/" + url.PathEscape(`..\..\evil`) + "/act/pause", "/?said=" + url.QueryEscape(breaks), "/?q=" + url.QueryEscape(breaks),
+		} {
+			for _, w := range []*httptest.ResponseRecorder{k.get(path), k.post(path, url.Values{"reason": {breaks}})} {
+				assert.Empty(t, w.Header().Get("Set-Cookie"), path)
+				for name, values := range w.Header() {
+					assert.NotContains(t, strings.Join(values, ""), "\n", "%s of %s", name, path)
+				}
+				if to := w.Header().Get("Location"); to != "" {
+					u, err := url.Parse(to)
+					require.NoError(t, err)
+					assert.Empty(t, u.Host, path)
+					assert.False(t, strings.HasPrefix(to, "//"), to)
+				}
+			}
 		}
 	})
 }
@@ -266,9 +471,11 @@ func TestLook_SeesNoErrors(t *testing.T) {
 	onFleet(t, func(k *kit) {
 		k.user.Role = Look
 		fire := "/jobs/export/fires/2000-01-01T00:01:00Z"
-		for _, path := range []string{"/", "/jobs/export", fire, fire + "/shards/1", "/jobs/export/grid", "/jobs/export/explain", "/jobs/export/explain?shard=1", "/doctor", "/decisions?job=export"} {
+		for _, path := range []string{"/", "/jobs/export", fire, fire + "/shards/1", "/jobs/export/grid", "/jobs/export/explain", "/jobs/export/explain?shard=1", "/doctor", "/timeline?job=export"} {
 			assert.NotContains(t, k.page(path), secret, path)
 		}
+		assert.Contains(t, k.page("/jobs/export/explain?shard=1"), "failed: attempt 1 ended at 2000-01-01T00:01:00Z with: (hidden)", "all but the error is told")
+		assert.Contains(t, k.page("/jobs/export/explain?shard=1"), "attempt 1 failed at 2000-01-01T00:01:00Z: (hidden)")
 		k.user.Role = Reveal
 		assert.Contains(t, k.page("/jobs/export"), secret)
 	})

@@ -146,7 +146,7 @@ func overrideOf(fields map[string]any) (ov operator.Override, err error) {
 		}
 	}
 	if _, set := fields["shards"]; set && ov.Shards == 0 { // which would mean those of the definition
-		return ov, errors.New("shards: 0 is not from 1 on; --clear shards takes that field back")
+		return ov, errors.New("shards: 0 is not from 1 on; clearing shards takes that field back")
 	}
 	return ov, nil
 }

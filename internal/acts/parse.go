@@ -132,16 +132,12 @@ func parseShards(text string) ([]int, error) {
 	return slices.Collect(set.All()), err
 }
 
-// parseInstant also accepts what browsers send for an instant: a T between the date and the time of day.
 func parseInstant(text string, now time.Time, zone *time.Location, d instant.Direction) (time.Time, error) {
 	at, err := instant.Parse(text, now, zone, d)
-	if err == nil {
-		return at, nil
+	if err != nil {
+		return at, fmt.Errorf("it is %w", err)
 	}
-	if local, localErr := instant.Parse(strings.Replace(text, "T", " ", 1), now, zone, d); localErr == nil {
-		return local, nil
-	}
-	return at, fmt.Errorf("it is %w", err)
+	return at, nil
 }
 
 func parseNames(texts []string) (names []string) {

@@ -27,7 +27,7 @@ var verbs = []Verb{
 	{Name: "trigger", On: OnJob, Short: "Run the job now, in all shards or some", Fields: []Field{shardsField, paramField}, Do: trigger},
 	{Name: "retry", On: OnJob, Short: "Run the failed shards of a fire again", Do: retry, Fields: []Field{
 		{Name: "fire", Kind: Instant, Label: "Fire", Help: "the instant of the fire", Required: true},
-		{Name: "shards", Kind: Shards, Label: "Shards", Help: "whether or not their failure is on record; empty for those that failed"},
+		{Name: "shards", Kind: Shards, Label: "Shards", Help: "whether or not their failure is on record; empty for those that failed, also by the history"},
 		{Name: "total", Kind: Number, Label: "Number of shards then", Help: "that the job had at the fire, if it has changed and is not on record"},
 		{Name: "param", Kind: Text, Label: "Parameter", Help: "of the runs, if the trigger that failed had one; empty for the job's", Secret: true},
 		{Name: "again", Kind: Switch, Label: "As new work", Help: "also if their work is pending or done, with another key"},
@@ -57,7 +57,7 @@ var verbs = []Verb{
 	{
 		Name: "override", On: OnJob, Short: "Replace fields of the job's definition without a deployment, until they are cleared", Do: override, check: checkOverride,
 		Fields: []Field{
-			{Name: "fields", Kind: Pairs, Label: "Fields", Help: "a line KEY=VALUE for each; an empty value of a policy means its default", Secret: true, Keys: overrideKeys},
+			{Name: "fields", Kind: Pairs, Label: "Fields", Help: "an empty field stays as it is", Secret: true, Keys: overrideKeys},
 			{Name: "clear", Kind: Names, Label: "Take back", Help: "names of fields, separated by commas"},
 			{Name: "clear_all", Kind: Switch, Label: "Take all back"},
 		},
@@ -129,6 +129,32 @@ func retry(ctx context.Context, op *operator.Operator, r Request) (view.Done, er
 	d := view.DescribeRetry(r.Job, runs, r.Again)
 	d.Note = noteWait(ctx, op, r.Job, runs.Shards)
 	return d, nil
+}
+
+// FindFailed returns the shards of a job whose last run for a fire failed, and the number of shards that the job had then, by a history.
+type FindFailed func(ctx context.Context, job string, fire time.Time) (failed []int, total int, err error)
+
+// ErrHistory is the error of an act that needs the history, which does not answer.
+var ErrHistory = errors.New("the history does not answer")
+
+// DoByHistory is Do, but a retry whose shards are left out also looks for them by find, as the records name few failures. A nil find
+// finds nothing.
+func (v *Verb) DoByHistory(ctx context.Context, op *operator.Operator, r Request, find FindFailed) (view.Done, error) {
+	done, err := v.Do(ctx, op, r)
+	if find == nil || v.Name != "retry" || r.Shards != nil || !errors.Is(err, operator.ErrNoFailure) {
+		return done, err
+	}
+	failed, total, findErr := find(ctx, r.Job, r.Fire)
+	switch {
+	case errors.Is(findErr, operator.ErrRetryRefused):
+		return view.Done{}, findErr
+	case findErr != nil:
+		return view.Done{}, fmt.Errorf("%w: %w", ErrHistory, findErr)
+	case failed == nil:
+		return view.Done{}, err
+	}
+	r.Shards, r.Total = failed, cmp.Or(r.Total, total)
+	return v.Do(ctx, op, r)
 }
 
 func backfill(ctx context.Context, op *operator.Operator, r Request) (view.Done, error) {

@@ -24,7 +24,7 @@ func Parse(text string, now time.Time, zone *time.Location, d Direction) (time.T
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
 		return t, nil
 	}
-	for _, layout := range []string{"2006-01-02 15:04", time.DateTime, time.DateOnly} {
+	for _, layout := range []string{"2006-01-02 15:04", time.DateTime, time.DateOnly, "2006-01-02T15:04", "2006-01-02T15:04:05"} { // with a T as browsers send it
 		if t, err := time.ParseInLocation(layout, text, zone); err == nil {
 			return t, nil
 		}

@@ -15,6 +15,8 @@ func TestParse(t *testing.T) {
 		"2026-11-22T23:00:00+08:00": time.Date(2026, 11, 22, 15, 0, 0, 0, time.UTC),
 		"2026-11-22 23:00":          time.Date(2026, 11, 22, 23, 0, 0, 0, time.UTC),
 		"2026-11-22 23:00:07":       time.Date(2026, 11, 22, 23, 0, 7, 0, time.UTC),
+		"2026-11-22T23:00":          time.Date(2026, 11, 22, 23, 0, 0, 0, time.UTC),
+		"2026-11-22T23:00:07.5":     time.Date(2026, 11, 22, 23, 0, 7, 5e8, time.UTC),
 		"2026-11-22":                time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC),
 		"06:30":                     now,
 		"06:30:01":                  now.Add(time.Second).AddDate(0, 0, -1),

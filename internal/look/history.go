@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,6 +100,49 @@ func LastRuns(runs []history.Run) map[int]*history.Run {
 		}
 	}
 	return last
+}
+
+// FailedShards returns the shards whose last run for a fire failed, by the history, and the number of shards that the job had then. It
+// fails with operator.ErrRetryRefused if the work is lost: the history does not have the parameter of a trigger.
+func FailedShards(ctx context.Context, r history.Reader, job string, fire time.Time) (failed []int, total int, err error) {
+	runs, err := r.RunsOfFire(ctx, job, fire)
+	if err != nil {
+		return nil, 0, err
+	}
+	for i := range runs {
+		total = max(total, runs[i].Shards)
+	}
+	last := LastRuns(runs)
+	for _, shard := range slices.Sorted(maps.Keys(last)) {
+		switch run := last[shard]; {
+		case !run.Outcome.IsFailure():
+		case run.Trigger > 0 && !isWorkOfFire(run):
+			return nil, 0, fmt.Errorf("retry %q: %w: the failure of trigger #%d is in the history only, which does not have its parameter: trigger the job again", job, operator.ErrRetryRefused, run.Trigger)
+		default:
+			failed = append(failed, shard)
+		}
+	}
+	return failed, total, nil
+}
+
+// FindFailed returns FailedShards of a history; nil if there is none.
+func FindFailed(r history.Reader) func(ctx context.Context, job string, fire time.Time) (failed []int, total int, err error) {
+	if r == nil {
+		return nil
+	}
+	return func(ctx context.Context, job string, fire time.Time) ([]int, int, error) {
+		return FailedShards(ctx, r, job, fire)
+	}
+}
+
+// isWorkOfFire reports whether a trigger's run did the work of a scheduled fire, whose instant then follows the shard in its ID.
+func isWorkOfFire(r *history.Run) bool {
+	segments := strings.Split(r.ID, "/") // NAMESPACE/GROUP/JOB/SHARD/WORK/TRIGGER/ATTEMPT
+	if len(segments) < 6 {
+		return false
+	}
+	_, err := time.Parse(time.RFC3339Nano, segments[4])
+	return err == nil
 }
 
 // Explain explains a fire of a job by the records and, if r is not nil and they lack a fact, by the history. If the history does not

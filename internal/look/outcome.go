@@ -93,12 +93,17 @@ type found struct {
 	text    string
 	do      string
 	verb    string
+	quote   string // the error that text quotes
 }
 
 // apply returns the answer for some shards of a.
 func (f found) apply(a *operator.Answer, shards []int, trigger uint64) operator.Answer {
 	out := *a
 	out.Shards, out.Gates = shards, slices.Clone(a.Gates)
+	if f.quote != "" {
+		out.Quotes = append(slices.Clone(a.Quotes), f.quote)
+		slices.SortFunc(out.Quotes, func(a, b string) int { return len(b) - len(a) })
+	}
 	final := &out.Gates[len(out.Gates)-1]
 	switch {
 	case f.verdict == "" && a.Verb == "History":
@@ -161,7 +166,8 @@ func describeRuns(k kind, shards []int, last map[int]*history.Run) found {
 	}
 	f := found{verdict: operator.VerdictOK, text: fmt.Sprintf("%s: %s ended %s on %s", predicateOf(k.outcome), which, ended, strings.Join(instances, ", "))}
 	if k.error != "" {
-		f.text += " with: " + firstLine(k.error)
+		f.quote = firstLine(k.error)
+		f.text += " with: " + f.quote
 	}
 	switch k.outcome {
 	case history.Succeeded:
@@ -224,7 +230,7 @@ func (p pastFire) describeRest(fire time.Time, last map[int]*history.Run) found 
 		if len(reasons) > 0 {
 			text += ": " + strings.Join(reasons, ", ")
 		}
-		return found{verdict: operator.VerdictStop, text: text, do: "see OnMisfire, CatchupWindow and OnOverlap of the job; trigger the shard to make up for it", verb: "Trigger"}
+		return found{verdict: operator.VerdictStop, text: text, do: "see misfire, catchup_window and overlap of the job; trigger the shard to make up for it", verb: "Trigger"}
 	case own.Shards > 0:
 		return found{
 			verdict: operator.VerdictUnknown, do: "look into the log of that time",

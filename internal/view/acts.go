@@ -97,6 +97,9 @@ func ActsOf(job string, ofJob, ofGroup []operator.Act, now time.Time) Acts {
 	return v
 }
 
+// allJobs is the target of an act on the group.
+const allJobs = "all jobs"
+
 // Screen returns the table of the acts.
 func (v Acts) Screen(t Times) Screen {
 	if len(v.Acts) == 0 {
@@ -106,7 +109,7 @@ func (v Acts) Screen(t Times) Screen {
 	for _, a := range v.Acts {
 		on := a.Job
 		if on == "" {
-			on = "all jobs"
+			on = allJobs
 		}
 		table.Rows = append(table.Rows, []string{t.At(a.At), orDash(a.By), on, a.What, orDash(a.Reason)})
 	}
@@ -136,7 +139,7 @@ func DescribeRetry(job string, r operator.RetriedRuns, again bool) Done {
 		done.Text += ", as new work"
 	}
 	if r.More > 0 {
-		done.Text += fmt.Sprintf("; the records do not name %d more that failed: use --shard", r.More)
+		done.Text += fmt.Sprintf("; the records do not name %d more that failed: retry them by their numbers", r.More)
 	}
 	for _, refused := range r.Refused {
 		done.Text += fmt.Sprintf("; not %s: %s", ShardsText(refused.Shards), refused.Why)

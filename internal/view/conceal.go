@@ -66,20 +66,23 @@ func concealJobs(jobs []Job) []Job {
 	return jobs
 }
 
-// concealAnswer removes the texts that may quote an error: those of the gates after a claim, unless the run succeeded.
+// concealAnswer replaces the errors that the texts of an answer quote, after a colon.
 func concealAnswer(a *operator.Answer) {
-	a.Gates = slices.Clone(a.Gates)
-	for i := range a.Gates {
-		g := &a.Gates[i]
-		if g.Name != "retry" && g.Name != "running" && g.Name != "outcome" {
-			continue
-		}
-		if g.Verdict != operator.VerdictOK {
-			g.Detail = Concealed
-		}
-		quotes := g.Verdict != operator.VerdictOK || g.Name == "running" && strings.Contains(a.Summary, "failed")
-		if i == len(a.Gates)-1 && quotes {
-			a.Summary = Concealed
+	conceal := func(text *string) {
+		for _, quote := range a.Quotes {
+			*text = strings.ReplaceAll(*text, ": "+quote, ": "+Concealed)
+			if len(quote) >= leastQuote {
+				*text = strings.ReplaceAll(*text, quote, Concealed)
+			}
 		}
 	}
+	conceal(&a.Summary)
+	conceal(&a.Do)
+	a.Gates = slices.Clone(a.Gates)
+	for i := range a.Gates {
+		conceal(&a.Gates[i].Detail)
+	}
 }
+
+// leastQuote is the length in bytes from which an error is replaced anywhere: a shorter one is a part of words.
+const leastQuote = 4

@@ -10,31 +10,30 @@ import (
 )
 
 func TestConceal_Explanation(t *testing.T) {
-	answer := func(summary string, gates ...operator.Gate) Explanation {
-		return Explanation{Answers: []Answer{{Answer: operator.Answer{Summary: summary, Gates: gates}}}}
-	}
-	gate := func(name string, v operator.Verdict) operator.Gate {
-		return operator.Gate{Name: name, Verdict: v, Detail: "detail"}
+	answer := func(summary, detail string, quotes ...string) Explanation {
+		return Explanation{Answers: []Answer{{Answer: operator.Answer{
+			Summary: summary, Gates: []operator.Gate{{Name: "outcome", Verdict: operator.VerdictStop, Detail: detail}}, Quotes: quotes,
+		}}}}
 	}
 	for _, c := range []struct {
 		name            string
 		of              Explanation
-		summary, detail string // of the last gate
+		summary, detail string
 	}{
-		{"a gate before the claim", answer("paused", gate("intent", operator.VerdictStop)), "paused", "detail"},
-		{"a success", answer("succeeded", gate("running", operator.VerdictOK), gate("outcome", operator.VerdictOK)), "succeeded", "detail"},
-		{"a failure", answer("failed: x", gate("outcome", operator.VerdictStop)), Concealed, Concealed},
-		{"an outcome that is not known", answer("failed: x", gate("outcome", operator.VerdictUnknown)), Concealed, Concealed},
-		{"a retry that waits", answer("failed: x", gate("retry", operator.VerdictStop)), Concealed, Concealed},
-		{"a first attempt that runs", answer("runs on a", gate("running", operator.VerdictOK)), "runs on a", "detail"},
-		{"a retry that runs", answer("runs on a, and failed before: x", gate("running", operator.VerdictOK)), Concealed, "detail"},
+		{"an answer without an error is told", answer("The job is paused.", "by kim"), "The job is paused.", "by kim"},
+		{
+			"of a failure, all but the error is told", answer("The fire failed: attempt 1 ended at noon with: no route", "attempt 1 failed at noon: no route", "no route"),
+			"The fire failed: attempt 1 ended at noon with: (hidden)", "attempt 1 failed at noon: (hidden)",
+		},
+		{"an error that contains another one is replaced as a whole", answer("failed: a: b", "failed: b", "a: b", "b"), "failed: (hidden)", "failed: (hidden)"},
+		{"a short error is no part of words", answer("It is late and failed: a", "at a", "a"), "It is late and failed: (hidden)", "at a"},
+		{"an error is replaced wherever it is", answer("no route, and failed: no route", "", "no route"), "(hidden), and failed: (hidden)", ""},
 	} {
-		before := c.of.Answers[0].Summary
+		before := c.of.Answers[0].Gates[0].Detail
 		a := Conceal(c.of).(Explanation).Answers[0]
 		assert.Equal(t, c.summary, a.Summary, c.name)
-		assert.Equal(t, c.detail, a.Gates[len(a.Gates)-1].Detail, c.name)
-		assert.Equal(t, before, c.of.Answers[0].Summary, "the view that others have is not changed")
-		assert.Equal(t, "detail", c.of.Answers[0].Gates[0].Detail)
+		assert.Equal(t, c.detail, a.Gates[0].Detail, c.name)
+		assert.Equal(t, before, c.of.Answers[0].Gates[0].Detail, "the view that others have is not changed")
 	}
 }
 

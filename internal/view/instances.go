@@ -35,13 +35,13 @@ func InstancesOf(st operator.GroupStatus) Instances {
 		Version: Version, At: st.At, Group: groupOf(&st), DisabledNames: st.Disabled.Instances, DisabledHosts: st.Disabled.Hosts, Unreadable: st.Unreadable,
 	}
 	for i := range st.Instances {
-		v.Instances = append(v.Instances, Instance{st.Instances[i], stateOf(&st.Instances[i])})
+		v.Instances = append(v.Instances, Instance{st.Instances[i], stateOf(&st.Instances[i], slices.Contains(st.Disabled.Instances, st.Instances[i].Instance))})
 	}
 	return v
 }
 
-// stateOf returns what is remarkable about an instance, or ok.
-func stateOf(i *operator.InstanceStatus) string {
+// stateOf returns what is remarkable about an instance, or ok. Drained is whether it is disabled by its name: operators have drained it.
+func stateOf(i *operator.InstanceStatus, drained bool) string {
 	hasLeft := !i.Alive && i.Draining && i.Running == 0 // in order, and no leader has reaped its records
 	var states []string
 	for _, s := range []struct {
@@ -52,7 +52,9 @@ func stateOf(i *operator.InstanceStatus) string {
 		{hasLeft, "left"},
 		{!i.Alive && !hasLeft, "expired"},
 		{i.Draining && !hasLeft, "draining"},
-		{i.Disabled, "disabled"},
+		{drained && i.Shards > 0, "being drained"},
+		{drained && i.Shards == 0, "drained"},
+		{i.Disabled && !drained, "disabled"},
 		{i.Skew != 0, "skewed"},
 		{i.ClockDiffers != 0, "clock differs"},
 		{i.Blocked > 0, "blocked"},
@@ -113,7 +115,7 @@ func (v Instances) Screen(t Times) Screen {
 		if len(v.DisabledHosts) > 0 {
 			lines = append(lines, "hosts "+strings.Join(v.DisabledHosts, ", "))
 		}
-		s = append(s, Section{Title: "DISABLED FOR ALL JOBS", Lines: lines})
+		s = append(s, Section{Title: "DRAINED, OR DISABLED FOR ALL JOBS", Lines: lines})
 	}
 	return append(s, unreadableSection(v.Unreadable))
 }

@@ -97,8 +97,11 @@ func TestInstanceStates(t *testing.T) {
 		"blocked":                              {Alive: true, Blocked: 2},
 		"unsupported jobs, definitions differ": {Alive: true, Unsupported: []string{"a"}, Differs: []string{"b"}},
 	} {
-		assert.Equal(t, want, stateOf(&i))
+		assert.Equal(t, want, stateOf(&i, false))
 	}
+	assert.Equal(t, "drained", stateOf(&operator.InstanceStatus{Alive: true, Disabled: true}, true))
+	assert.Equal(t, "being drained", stateOf(&operator.InstanceStatus{Alive: true, Disabled: true, Shards: 2}, true))
+	assert.Equal(t, "expired, drained", stateOf(&operator.InstanceStatus{Disabled: true}, true))
 	v := InstancesOf(operator.GroupStatus{Instances: []operator.InstanceStatus{{Instance: "a", Skew: -7300 * time.Millisecond}}})
 	assert.Contains(t, v.Screen(Times{})[0].Table.Rows[0], "-7.3s")
 	assert.Equal(t, []string{"+7.0s", "+1h", "-1m30s"}, []string{clockText(7 * time.Second), clockText(time.Hour + 30*time.Second), clockText(-90 * time.Second)})

@@ -79,7 +79,7 @@ func formActs(st operator.GroupStatus) []formAct {
 		{on: acts.OnJob, name: "tenants", verb: "disable", values: map[string]string{"shards": "3,5-6"}, answer: "Disabled", recorded: "disable"},
 		{on: acts.OnJob, name: "tenants", verb: "enable", values: map[string]string{"shards": "3,5-6,42"}, answer: "Enabled", recorded: "enable"},
 		{on: acts.OnJob, name: "tenants", verb: "disable", values: map[string]string{"shards": "9-"}, answer: "9-", refused: true},
-		{on: acts.OnJob, name: "settle", verb: "override", values: map[string]string{"fields": "timeout=2h"}, answer: "timeout", recorded: "override"},
+		{on: acts.OnJob, name: "settle", verb: "override", values: map[string]string{"fields.timeout": "2h"}, answer: "timeout", recorded: "override"},
 		{on: acts.OnJob, name: "settle", verb: "override", values: map[string]string{"clear_all": "yes"}, answer: "settle", recorded: "override"},
 		{on: acts.OnJob, name: "settle", verb: "reset", answer: "Reset settle", recorded: "reset"},
 		{on: acts.OnJob, name: oddJob, verb: "pause", answer: "Paused " + oddJob, recorded: "pause"},
@@ -141,9 +141,9 @@ func (f *fleet) actByForm(t *testing.T, b *tab, at string, a formAct) {
 	assert.Equal(t, before, f.actsOn(t, a), "the form alone acts")
 	for name, value := range a.values {
 		if value == "yes" {
-			b.do(chromedp.Focus(chromedp.CSS(`input[name=`+name+`]`)), chromedp.KeyEvent(" "))
+			b.do(chromedp.Focus(chromedp.CSS(`input[name=`+quote(name)+`]`)), chromedp.KeyEvent(" "))
 		} else {
-			b.do(chromedp.Focus(chromedp.CSS(`[name=`+name+`]`)), insert(value))
+			b.do(chromedp.Focus(chromedp.CSS(`[name=`+quote(name)+`]`)), insert(value))
 		}
 	}
 	b.do(chromedp.Focus(chromedp.CSS(`[name=reason]`)), insert(reason))
@@ -152,7 +152,7 @@ func (f *fleet) actByForm(t *testing.T, b *tab, at string, a formAct) {
 		assert.EqualValues(t, http.StatusUnprocessableEntity, status)
 		assert.Contains(t, b.text("main"), a.answer)
 		for name, value := range a.values {
-			assert.Equal(t, value, eval[string](b, `document.querySelector("[name=`+name+`]").value`), "what was typed")
+			assert.Equal(t, value, eval[string](b, `document.querySelector("[name='`+name+`']").value`), "what was typed")
 		}
 		assert.Equal(t, reason, eval[string](b, `document.querySelector("[name=reason]").value`), "what was typed")
 		assert.Equal(t, before, f.actsOn(t, a))

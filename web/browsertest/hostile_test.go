@@ -78,7 +78,7 @@ func TestText_StaysText(t *testing.T) {
 	b := openTab(t, look{})
 	escaped := strings.NewReplacer(`"`, "%22", "<", "%3C", ">", "%3E", " ", "%20").Replace(script)
 	for _, path := range []string{
-		"", "?q=" + escaped, "?state=" + escaped, "?zone=" + escaped, "?said=" + escaped, "acts", "acts?job=" + escaped, "decisions?job=" + escaped,
+		"", "?q=" + escaped, "?state=" + escaped, "?zone=" + escaped, "?said=" + escaped, "acts", "acts?job=" + escaped, "timeline?job=" + escaped,
 		"jobs/settle", "jobs/settle?said=" + escaped, "jobs/tenants", "jobs/tenants/explain?shard=7", "jobs/settle/explain?at=" + escaped,
 		"jobs/settle/explain?shard=" + escaped, "jobs/settle/act/trigger?param=" + escaped, "jobs/" + escaped, "instances/" + escaped + "/act/drain", "act/" + escaped,
 	} {

@@ -29,7 +29,7 @@ var pages = []struct {
 	{"jobs/{}/fires/{}", "jobs/tenants/fires/~1", []string{"tenants", "41"}, []string{"web-2", "61 of 64 ok, 2 failed"}},
 	{"jobs/{}/fires/{}/shards/{}", "jobs/tenants/fires/~1/shards/7", []string{"tenants", "Shard 7"}, []string{"Attempt 1 on web-", "HTTP 503 from <script>"}},
 	{"instances", "instances", []string{"web-1", "web-2", "web-3", "host-3", "zone=b"}, nil},
-	{"decisions", "decisions", []string{"web-"}, nil},
+	{"timeline", "timeline", []string{"web-1 joined", "leads", "trigger", "kim"}, nil},
 	{"acts", "acts", []string{"kim"}, nil},
 	{"doctor", "doctor", []string{"gpu=yes"}, nil},
 	{"jobs/{}/act/{}", "jobs/settle/act/pause", []string{"settle", "pause"}, nil},

@@ -229,13 +229,13 @@ func (d *diagnosis) checkMembers() {
 				continue
 			}
 			if m.RestartGrace > 0 {
-				f.Severity, f.Do = Info, "its shards wait for its return (RestartGrace); start it again"
+				f.Severity, f.Do = Info, "its shards wait for its return (restart grace); start it again"
 			}
 			d.add(f)
 			continue
 		}
 		if off := time.Duration(m.Difference); off != 0 && !d.skewed[inc] && !d.differing[inc] {
-			d.add(Finding{Warning, Clock, "", key, fmt.Sprintf("the clock of %s differed by about %v from that of the leader, more than half of MaxClockSkew", m.Name, off.Round(time.Millisecond)), "synchronize the clocks"})
+			d.add(Finding{Warning, Clock, "", key, fmt.Sprintf("the clock of %s differed by about %v from that of the leader, more than half of the allowed skew", m.Name, off.Round(time.Millisecond)), "synchronize the clocks"})
 		}
 		for _, job := range slices.Sorted(maps.Keys(m.Ahead)) {
 			d.add(Finding{

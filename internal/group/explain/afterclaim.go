@@ -46,7 +46,7 @@ func (s *subject) describeSettled() result {
 			r.summary = "was skipped; the shard is disabled"
 			return r
 		}
-		r := stop("see OnMisfire, CatchupWindow and OnOverlap of the job; "+s.makeUp("trigger the shard to make up for it"),
+		r := stop("see misfire, catchup_window and overlap of the job; "+s.makeUp("trigger the shard to make up for it"),
 			"the fire was skipped by %s: by the misfire policy, the catch-up window or the overlap policy, or since the shard was disabled. The records do not hold which", s.claimer()).with(Trigger)
 		r.summary = "was skipped"
 		return r
@@ -95,10 +95,10 @@ func (s *subject) explainUnclaimed() result {
 	case found && run.Fire < s.fire:
 		return stop("wait", "the fire of %v goes first: the misfire policy runs the oldest first", run.Fire)
 	case found:
-		return stop("see OnMisfire of the job; "+s.makeUp("trigger the shard to make up for it"), "%s will skip it: the misfire policy runs that of %v in its place", name, run.Fire)
+		return stop("see misfire of the job; "+s.makeUp("trigger the shard to make up for it"), "%s will skip it: the misfire policy runs that of %v in its place", name, run.Fire)
 	}
 	if _, skips := s.findRun(claiming.Skips, ofEpoch); skips {
-		return stop("see OnMisfire and CatchupWindow of the job; "+s.makeUp("trigger the shard to make up for it"), "%s will skip it, since it is too late for the job's policy", name)
+		return stop("see misfire and catchup_window of the job; "+s.makeUp("trigger the shard to make up for it"), "%s will skip it, since it is too late for the job's policy", name)
 	}
 	if next, waits := s.findRun(claiming.NotDue, ofEpoch); waits {
 		return stop("wait", "%s claims no fire of the shard before %v", name, next.Fire)
@@ -143,7 +143,7 @@ func (s *subject) checkRetry() result {
 // findDrop returns why the owner ends the fire without the attempt that is on record, if it does.
 func (s *subject) findDrop() (reason string, dropped bool) {
 	for gate, reason := range map[claiming.Gate]string{
-		claiming.Lost:      "the newest definition counts crashed runs as failed (OnCrash)",
+		claiming.Lost:      "the newest definition counts crashed runs as failed (on_crash)",
 		claiming.Cancelled: "an operator has cancelled the run",
 	} {
 		if _, found := s.findRun(gate, func(r record.Ref) bool { return r == s.run }); found {
@@ -182,7 +182,7 @@ func (s *subject) checkWorker() result {
 	w := s.Members[s.runner].Waiting[s.Job]
 	switch {
 	case w.Shards.Has(s.shard):
-		r := stop("raise Workers or MaxRunning, or start more instances; see docs/sizing.md",
+		r := stop("raise the workers or max_running, or start more instances; see docs/sizing.md",
 			"attempt %d is claimed by %s and waits for a worker, behind %s; runs of the job wait since %s", s.run.Attempt, record.InstanceOf(s.runner), w.Behind, seconds(w.Since))
 		r.summary = fmt.Sprintf("is claimed and waits for a worker of %s since %s, behind %s", record.InstanceOf(s.runner), seconds(w.Since), w.Behind)
 		return r
@@ -283,7 +283,7 @@ func (s *subject) findEndedFire() (record.EndedFire, bool) {
 
 func (s *subject) describeFailure(f record.Failure) result {
 	if f.Error == due.CrashedRunError {
-		r := stop("retry the "+s.what()+"; see OnCrash and MaxAttempts of the job", "attempt %d was lost at %s: %s, and it is not made again", f.Attempt, seconds(f.At), f.Error).with(Retry)
+		r := stop("retry the "+s.what()+"; see on_crash and max_attempts of the job", "attempt %d was lost at %s: %s, and it is not made again", f.Attempt, seconds(f.At), f.Error).with(Retry)
 		r.summary = fmt.Sprintf("was lost: the session of its owner expired during attempt %d, at %s or before, and it is not made again", f.Attempt, seconds(f.At))
 		return r
 	}
@@ -295,7 +295,7 @@ func (s *subject) describeFailure(f record.Failure) result {
 	}
 	do := "remove the cause, then retry the " + s.what()
 	if f.OwnParam {
-		do += " with the parameter of its trigger (--param)"
+		do += " with the parameter of its trigger"
 	}
 	r := stop(do, "attempt %d failed at %s: %s", f.Attempt, seconds(f.At), f.Error).with(Retry)
 	r.summary = fmt.Sprintf("failed: attempt %d ended at %s with: %s", f.Attempt, seconds(f.At), f.Error)

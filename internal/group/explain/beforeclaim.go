@@ -430,7 +430,7 @@ func (s *subject) checkOwner() result {
 	skew, skewed := s.Skewed[s.owner]
 	switch {
 	case !s.isLive(s.owner) && s.isAwaited(s.owner):
-		return stop(fmt.Sprintf("start %s again; or disable it, so that its shards move", name), "the session of the owner %s has expired; its shards wait up to %v for its return (RestartGrace)",
+		return stop(fmt.Sprintf("start %s again; or disable it, so that its shards move", name), "the session of the owner %s has expired; its shards wait up to %v for its return (restart grace)",
 			name, min(time.Duration(m.RestartGrace), planning.MaxRestartGrace)).withDrainOf(name)
 	case !s.isLive(s.owner):
 		return stop("wait for the failover; if it takes long, look at the leader's log", "the session of the owner %s has expired, and the leader has not reassigned the shard yet", name)
@@ -443,7 +443,7 @@ func (s *subject) checkOwner() result {
 	case slices.Contains(m.Unsupported, s.Job):
 		return stop("finish the upgrade", "the owner %s does not support a definition in force", name)
 	case m.Draining && s.isAwaited(s.owner):
-		return stop("wait for the restart of "+name, "the owner %s drains and claims nothing; its shards wait for its return (RestartGrace)", name)
+		return stop("wait for the restart of "+name, "the owner %s drains and claims nothing; its shards wait for its return (restart grace)", name)
 	case m.Draining:
 		return stop("wait for the move", "the owner %s drains and claims nothing; the shard is about to move", name)
 	}
@@ -482,7 +482,7 @@ func (s *subject) explainUnowned() result {
 		case disabled != nil:
 			reason, enable = "disabled"+sinceText(disabled.by), append(enable, disabled.command)
 		case !record.HasLabels(m.Labels, wanted):
-			reason, remedy = "without the labels "+record.LabelsText(wanted), "start an instance with the labels; or correct RunOn and raise Revision"
+			reason, remedy = "without the labels "+record.LabelsText(wanted), "start an instance with the labels; or correct run_on and raise the revision"
 		case m.Blocked[s.Job].Has(s.shard):
 			reason, remedy = "with a handler of an earlier session that has not returned", "end that process"
 		default:
@@ -594,11 +594,11 @@ func (s *subject) checkAhead() result {
 	if run, runs := s.find(claiming.Running); runs {
 		detail := fmt.Sprintf("%s has not ended on %s, and a shard has one run at a time", describeRun(run), record.InstanceOf(s.owner))
 		if s.trigger == 0 && s.state == notClaimed && s.epoch != nil && s.epoch.Job().OnOverlap == record.OverlapSkip && due.ClaimedOnTime(run) {
-			r := stop("only if the run hangs, cancel it; a Timeout bounds it", "%s. The job skips the fires that come due meanwhile (OnOverlap)", detail).with(Cancel)
-			r.summary = "is to be skipped, as " + detail + ": the job skips the fires that come due meanwhile (OnOverlap)"
+			r := stop("only if the run hangs, cancel it; a timeout bounds it", "%s. The job skips the fires that come due meanwhile (overlap)", detail).with(Cancel)
+			r.summary = "is to be skipped, as " + detail + ": the job skips the fires that come due meanwhile (overlap)"
 			return r
 		}
-		return stop("wait for its end, which a Timeout bounds; or cancel it", "%s", detail).with(Cancel)
+		return stop("wait for its end, which a timeout bounds; or cancel it", "%s", detail).with(Cancel)
 	}
 	if retry, waits := s.find(claiming.Waits); waits && !s.isOfFire(retry) {
 		return stop("wait", "a retry of %v (attempt %d) goes first, and waits until %s", retry.Fire, retry.Attempt, seconds(retry.NotBefore))

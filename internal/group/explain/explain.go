@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rota-dev/rota/internal/group/claiming"
@@ -124,6 +125,8 @@ type Answer struct {
 	Verb    Verb   // the method of an operator that helps; empty if none does
 	Target  string // the instance that Verb is for, if it is for one
 	Stops   bool   // whether a gate stops the fire
+	// Quotes are the errors of runs that the texts quote, the longest first. Whoever may not see errors gets the texts without them.
+	Quotes []string
 }
 
 // Explain explains a fire for each of shards. Fire zero means the newest fire that is due for each. Shards
@@ -134,7 +137,7 @@ func Explain(r Records, shards shardset.Set, fire record.Instant) []Answer {
 	for _, part := range r.divide(shards.Intersect(shardset.Range(0, r.Total()))) {
 		first, _ := part.Min()
 		a := r.explainShard(first, fire)
-		a.Shards = part
+		a.Shards, a.Quotes = part, r.findQuotes(&a, first)
 		same := slices.IndexFunc(out, a.sameAs)
 		if same < 0 {
 			out = append(out, a)
@@ -148,6 +151,21 @@ func Explain(r Records, shards shardset.Set, fire record.Instant) []Answer {
 		return x - y
 	})
 	return out
+}
+
+// findQuotes returns the errors of a shard's failures that the texts of an answer quote.
+func (r *Records) findQuotes(a *Answer, shard int) (quotes []string) {
+	quoted := func(text string) bool {
+		return strings.Contains(a.Summary, text) || strings.Contains(a.Do, text) ||
+			slices.ContainsFunc(a.Gates, func(g Gate) bool { return strings.Contains(g.Detail, text) })
+	}
+	for _, f := range r.failures {
+		if f.Error != "" && f.Shards.Has(shard) && !due.DropsNext(f.Error) && !slices.Contains(quotes, f.Error) && quoted(f.Error) {
+			quotes = append(quotes, f.Error)
+		}
+	}
+	slices.SortFunc(quotes, func(a, b string) int { return len(b) - len(a) })
+	return quotes
 }
 
 // Total returns how many shards the job has, at least 1: a job without a definition is explained for

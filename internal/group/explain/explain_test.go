@@ -274,17 +274,17 @@ func gateCases() []gateCase {
 		}, 0, "it moves when the run of " + at(4).String() + " (attempt 1) has ended", "", "cancel it"},
 		{"frozen until claims are read", "frozen", Stop, func(_ *testing.T, r *Records) { r.Plan.Frozen = shardset.Of(0) }, 0, "has to read", "", "leader"},
 
-		{"an earlier run", "ahead", Stop, func(_ *testing.T, r *Records) { r.run(0, coordtest.Fire(4, 1)) }, 0, "the run of " + at(4).String() + " (attempt 1) has not ended on a", "", "Timeout"},
+		{"an earlier run", "ahead", Stop, func(_ *testing.T, r *Records) { r.run(0, coordtest.Fire(4, 1)) }, 0, "the run of " + at(4).String() + " (attempt 1) has not ended on a", "", "timeout"},
 		{"a run that skips the fires that it overlaps", "ahead", Stop, func(t *testing.T, r *Records) {
 			r.Plan.Epochs[0] = epoch(t, 1, coordtest.Start, `,"on_overlap":"skip"`)
 			r.run(0, coordtest.Fire(4, 1))
-		}, 0, "The job skips the fires that come due meanwhile (OnOverlap)", "is to be skipped, as the run of " + at(4).String() + " (attempt 1) has not ended on a", "only if the run hangs"},
+		}, 0, "The job skips the fires that come due meanwhile (overlap)", "is to be skipped, as the run of " + at(4).String() + " (attempt 1) has not ended on a", "only if the run hangs"},
 		{"a late run of a job that skips the fires that runs overlap", "ahead", Stop, func(t *testing.T, r *Records) {
 			r.Plan.Epochs[0] = epoch(t, 1, coordtest.Start, `,"on_overlap":"skip"`)
 			late := coordtest.Fire(4, 1)
 			late.Missed = true
 			r.run(0, late)
-		}, 0, "a shard has one run at a time", "late and still due", "Timeout"},
+		}, 0, "a shard has one run at a time", "late and still due", "timeout"},
 		{"a run of a trigger", "ahead", Stop, func(_ *testing.T, r *Records) { r.run(0, record.Ref{Epoch: 1, Fire: at(4), Trigger: 3, Attempt: 2}) }, 0, "the run of trigger 3 (attempt 2)", "", ""},
 		{"a re-run of an earlier fire", "ahead", Stop, func(_ *testing.T, r *Records) { r.Plan.Reruns = coordtest.Runs(shardset.Of(0), coordtest.Fire(4, 2)) }, 0, "goes first", "", "wait"},
 		{"a retry of an earlier fire", "ahead", Stop, func(_ *testing.T, r *Records) {
@@ -325,7 +325,7 @@ func gateCases() []gateCase {
 		{"a followed fire that is due later", "claimed", Stop, func(t *testing.T, r *Records) {
 			r.follow(t, record.Release{At: at(5), Released: at(6)})
 		}, 0, "a claims no fire of the shard before " + at(6).String(), "", "wait"},
-		{"skipped", "claimed", Stop, func(_ *testing.T, r *Records) { r.claim(0, record.Watermark{Epoch: 1, Fire: at(5)}) }, 0, "the fire was skipped by a", "was skipped.", "OnMisfire"},
+		{"skipped", "claimed", Stop, func(_ *testing.T, r *Records) { r.claim(0, record.Watermark{Epoch: 1, Fire: at(5)}) }, 0, "the fire was skipped by a", "was skipped.", "misfire"},
 		{"claims ahead of the clock", "claimed", Stop, func(_ *testing.T, r *Records) { r.claimAhead() }, 0, "a wrong clock", "", "reset"},
 		{"claimed by a clock that is 5 s ahead", "outcome", OK, func(_ *testing.T, r *Records) {
 			r.Now = at(5).Add(-5 * time.Second)
@@ -335,7 +335,7 @@ func gateCases() []gateCase {
 			r.Now = at(5).Add(-5 * time.Second)
 			r.claim(0, coordtest.Fire(5, 1).Watermark())
 		}, 0, "not on record", "", ""},
-		{"a later fire replaces it", "claimed", Stop, func(_ *testing.T, r *Records) { r.Claims = nil }, at(4), "the misfire policy runs that of " + at(5).String() + " in its place", "would skip it", "OnMisfire"},
+		{"a later fire replaces it", "claimed", Stop, func(_ *testing.T, r *Records) { r.Claims = nil }, at(4), "the misfire policy runs that of " + at(5).String() + " in its place", "would skip it", "misfire"},
 		{"the owner has not claimed", "claimed", Stop, nil, 0, "a owns the shard and may claim the fire, and has not yet", "It is 10s late and still due", "store unreachable"},
 		{"damaged claims", "claimed", Unknown, func(_ *testing.T, r *Records) {
 			delete(r.Claims, incA)
@@ -398,11 +398,11 @@ func gateCases() []gateCase {
 		{"lost", "outcome", Stop, func(_ *testing.T, r *Records) {
 			r.claim(0, coordtest.Fire(5, 1).Watermark())
 			r.fail(0, coordtest.Fire(5, 1), due.CrashedRunError)
-		}, 0, "was lost", "was lost", "OnCrash"},
+		}, 0, "was lost", "was lost", "on_crash"},
 		{"lost, and the pending attempt was dropped", "outcome", Stop, func(_ *testing.T, r *Records) {
 			r.claim(0, coordtest.Fire(5, 2).Watermark()) // which covers the attempt that nobody made
 			r.fail(0, coordtest.Fire(5, 1), due.CrashedRunError)
-		}, 0, "attempt 1 was lost", "was lost", "OnCrash"},
+		}, 0, "attempt 1 was lost", "was lost", "on_crash"},
 		{"cancelled while an attempt was pending", "outcome", Stop, func(_ *testing.T, r *Records) {
 			r.claim(0, coordtest.Fire(5, 2).Watermark())
 			r.fail(0, coordtest.Fire(5, 1), due.CancelledRunError)

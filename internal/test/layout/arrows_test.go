@@ -34,7 +34,7 @@ var reach = []struct {
 	{"web/browsertest", nil},
 	{"handler", []string{"executor", "registry", "internal/contain", "internal/httprules", "internal/mutex", "internal/runlog", "github.com/robfig/cron/v3"}},
 	{"notify", []string{
-		"registry", "lock", "operator", "executor", "internal/contain", "internal/count", "internal/httprules", "internal/mutex",
+		"registry", "lock", "operator", "executor", "internal/contain", "internal/count", "internal/httprules", "internal/mutex", "internal/secret",
 		"internal/record", "internal/view",
 	}},
 	{"history", []string{"executor", "internal/contain", "internal/heap", "internal/mutex"}},

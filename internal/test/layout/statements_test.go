@@ -89,7 +89,7 @@ var statements = []statement{
 	{"cmd/rota/internal/console/account", "nameInterval", []string{"A name has ... one in #"}},
 	{"cmd/rota/internal/console/account", "attemptsOfPlace", []string{"network of 64 bits) #"}},
 	{"cmd/rota/internal/console/account", "placeInterval", []string{"network of 64 bits) ... and one in #"}},
-	{"cmd/rota/internal/secret", "MinLength", []string{"Values of at least # that `rota run` has read", "values of `from_file` and `from_env` of at least #"}},
+	{"internal/secret", "MinLength", []string{"Values of at least # that `rota run` has read", "values of `from_file` and `from_env` of at least #"}},
 	{"cmd/rota/internal/jobsfile", "MaxBytes", []string{"size of a jobs file | #", "A file is YAML of at most #"}},
 
 	// Bounds.

@@ -13,25 +13,15 @@ import (
 	"net/http"
 	"reflect"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/rota-dev/rota/internal/acts"
+	"github.com/rota-dev/rota/internal/look"
 	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/web/internal/role"
 )
-
-// operateVerbs are the acts that can be taken back or do no more than the job does by itself.
-var operateVerbs = []string{"trigger", "backfill", "stop-backfills", "retry", "cancel", "pause", "resume", "disable", "enable", "drain", "undrain"}
-
-// LevelOf returns the level that an act needs. Acts that are not known here need the highest.
-func LevelOf(verb string) Level {
-	if slices.Contains(operateVerbs, verb) {
-		return Operate
-	}
-	return Admin
-}
 
 // pathOfVerb returns the path of an act.
 func pathOfVerb(v *acts.Verb) string {
@@ -48,7 +38,7 @@ func pathOfVerb(v *acts.Verb) string {
 // actOf returns the route of an act.
 func actOf(v *acts.Verb) route {
 	return route{
-		method: http.MethodPost, path: pathOfVerb(v), level: LevelOf(v.Name), short: v.Short, verb: v,
+		method: http.MethodPost, path: pathOfVerb(v), needs: role.For(v.Name), short: v.Short, verb: v,
 		query: reflect.TypeFor[struct{}](), answer: reflect.TypeFor[view.Done](), media: "application/json",
 		serve: func(c *call, w http.ResponseWriter) error { return c.act(v, w) },
 	}
@@ -126,7 +116,7 @@ func (c *call) do(v *acts.Verb, request acts.Request, reason string) (_ []byte, 
 	}()
 	ctx, cancel := contextWith(context.WithoutCancel(c.r.Context()), actTimeout)
 	defer cancel()
-	done, err := v.Do(ctx, c.Op.As(c.user, reason), request)
+	done, err := v.DoByHistory(ctx, c.Op.As(c.user, reason), request, look.FindFailed(c.History))
 	if err != nil {
 		return nil, err
 	}

@@ -22,25 +22,10 @@ import (
 	"github.com/rota-dev/rota/internal/acts"
 	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
+	"github.com/rota-dev/rota/web/internal/role"
 )
 
-// Level is the role of a user, as web.Role.
-type Level int
-
-// The levels of users. Each includes those below it.
-const (
-	Look Level = iota + 1
-	Reveal
-	Operate
-	Admin
-)
-
-// String returns the name of the role of a level.
-func (l Level) String() string {
-	return [...]string{"none", "look", "reveal", "operate", "admin"}[l]
-}
-
-// ErrForbidden is the error of Config.Authorize for a user whose level is too low.
+// ErrForbidden is the error of Config.Authorize for a user whose role is too low.
 var ErrForbidden = errors.New("the role does not allow this")
 
 // Config is the configuration of the API.
@@ -54,9 +39,9 @@ type Config struct {
 	Changed  func() <-chan struct{}
 	// Diagnose returns a diagnosis of the group, which is not changed. Nil means Op.Diagnose.
 	Diagnose func(context.Context) (operator.Diagnosis, error)
-	// Authorize returns the name of the user of a request; ErrForbidden if the level of the user is below least; another error if
+	// Authorize returns the name of the user of a request; ErrForbidden if the role of the user is below least; another error if
 	// the user is not known.
-	Authorize func(r *http.Request, least Level) (user string, err error)
+	Authorize func(r *http.Request, least role.Role) (user string, err error)
 	// Verbs are the acts. Nil means acts.Verbs.
 	Verbs []acts.Verb
 	// ReadOnly refuses all acts.
@@ -151,17 +136,17 @@ type call struct {
 
 // serveRoute authorizes a request and answers it.
 func (a *api) serveRoute(rt *route, w http.ResponseWriter, r *http.Request) {
-	user, err := a.Authorize(r, rt.level)
+	user, err := a.Authorize(r, rt.needs)
 	switch {
 	case errors.Is(err, ErrForbidden):
-		writeProblem(w, problemOf(forbidden, "it needs the role "+rt.level.String()))
+		writeProblem(w, problemOf(forbidden, "it needs the role "+rt.needs.String()))
 		return
 	case err != nil: // whose text is for the log
 		a.Logger.Info("the HTTP API refused a request", "method", rt.method, "path", rt.path, "from", r.RemoteAddr, "error", err)
 		writeProblem(w, problemOf(unauthorized, "it needs a user"))
 		return
 	}
-	c := &call{api: a, r: r, user: user, mayRead: rt.level >= Reveal, total: -1}
+	c := &call{api: a, r: r, user: user, mayRead: rt.needs >= role.Reveal, total: -1}
 	defer func() {
 		switch p := recover(); p {
 		case nil:
@@ -172,7 +157,7 @@ func (a *api) serveRoute(rt *route, w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	if !c.mayRead {
-		_, err := a.Authorize(r, Reveal)
+		_, err := a.Authorize(r, role.Reveal)
 		c.mayRead = err == nil
 	}
 	if len(r.URL.RawQuery) > maxQuery {

@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/web/internal/role"
 )
 
 const client = "../../../examples/api/client.py"
@@ -26,7 +28,7 @@ func TestClient(t *testing.T) {
 	assert.LessOrEqual(t, strings.Count(readFile(t, client), "\n"), 30)
 
 	f := startFleet(t)
-	f.config.Authorize = func(r *http.Request, _ Level) (string, error) {
+	f.config.Authorize = func(r *http.Request, _ role.Role) (string, error) {
 		if r.Header.Get("Authorization") != "Bearer t0ken" {
 			return "", errors.New("the token is wrong")
 		}

@@ -25,6 +25,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
 	"github.com/rota-dev/rota/schedule"
+	"github.com/rota-dev/rota/web/internal/role"
 )
 
 // secret is in the parameters, errors and outputs of the fleet, and in no other text.
@@ -95,16 +96,16 @@ func inFleet(t *testing.T, f func(*testing.T, *fleet)) {
 	})
 }
 
-// levelHeader has the level of the user of a request.
+// levelHeader has the role of the user of a request.
 const levelHeader = "Test-Level"
 
 // authorize knows the users of tests.
-func authorize(r *http.Request, least Level) (string, error) {
+func authorize(r *http.Request, least role.Role) (string, error) {
 	level, err := strconv.Atoi(r.Header.Get(levelHeader))
 	if err != nil {
 		return "", errors.New("log in")
 	}
-	if Level(level) < least {
+	if role.Role(level) < least {
 		return "", ErrForbidden
 	}
 	return cmp.Or(r.Header.Get("Test-User"), "kim"), nil
@@ -113,7 +114,7 @@ func authorize(r *http.Request, least Level) (string, error) {
 // request returns a request of an admin. Further are names and values of headers.
 func request(method, path, body string, further ...string) *http.Request {
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
-	r.Header.Set(levelHeader, strconv.Itoa(int(Admin)))
+	r.Header.Set(levelHeader, strconv.Itoa(int(role.Admin)))
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/json")
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/web/internal/role"
 )
 
 // samples are requests for each look, below those of a route: more than one if its answer has several forms.
@@ -96,7 +97,7 @@ func TestLooks_HideErrorsAndOutputsBelowReveal(t *testing.T) {
 		var revealed []string
 		for _, paths := range samples {
 			for _, path := range paths {
-				looked, all := read(t, f.get(path, levelHeader, strconv.Itoa(int(Look)))), read(t, f.get(path, levelHeader, strconv.Itoa(int(Reveal))))
+				looked, all := read(t, f.get(path, levelHeader, strconv.Itoa(int(role.Look)))), read(t, f.get(path, levelHeader, strconv.Itoa(int(role.Reveal))))
 				assert.NotContains(t, looked, secret, path)
 				if strings.Contains(path, "/logs") { // which needs the role for the whole route
 					continue

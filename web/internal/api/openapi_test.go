@@ -43,7 +43,7 @@ func describe(routes []route, closed bool) schema {
 		}
 		operation := schema{
 			"summary":   rt.short,
-			"x-level":   rt.level.String(),
+			"x-level":   rt.needs.String(),
 			"responses": schema{"200": schema{"description": "done", "content": schema{rt.media: schema{"schema": answer}}}, "default": problem},
 		}
 		parameters := describeParameters(rt)

@@ -85,7 +85,7 @@ func findProblem(err error) Problem {
 	if p, ok := errors.AsType[Problem](err); ok {
 		return p
 	}
-	if _, ok := errors.AsType[historyError](err); ok {
+	if _, ok := errors.AsType[historyError](err); ok || errors.Is(err, acts.ErrHistory) {
 		return problemOf(noHistoryAnswer, "see the log of the console") // the text may name the database
 	}
 	if _, ok := errors.AsType[look.ArgumentError](err); ok {
@@ -134,4 +134,16 @@ func writeProblem(w http.ResponseWriter, p Problem) {
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	_ = e.Encode(p) // the client has gone
+}
+
+// WriteProblem answers with a problem in place of the API. The status is that of an unknown user, of a role that does not suffice, or
+// of a store that does not answer; others are internal errors.
+func WriteProblem(w http.ResponseWriter, status int, detail string) {
+	k := internalError
+	for _, other := range []kind{unauthorized, forbidden, unavailable} {
+		if other.status == status {
+			k = other
+		}
+	}
+	writeProblem(w, problemOf(k, detail))
 }

@@ -14,12 +14,13 @@ import (
 	"github.com/rota-dev/rota/internal/look"
 	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
+	"github.com/rota-dev/rota/web/internal/role"
 )
 
 // route is a row of the table of routes.
 type route struct {
 	method, path string
-	level        Level
+	needs        role.Role
 	short        string
 	query        reflect.Type // of the parameters
 	verb         *acts.Verb   // of an act
@@ -29,9 +30,9 @@ type route struct {
 }
 
 // lookAt returns the route of a look: read returns its view for the parameters Q.
-func lookAt[Q, V any](path string, least Level, short string, read func(*call, Q) (V, error)) route {
+func lookAt[Q, V any](path string, least role.Role, short string, read func(*call, Q) (V, error)) route {
 	return route{
-		method: http.MethodGet, path: path, level: least, short: short,
+		method: http.MethodGet, path: path, needs: least, short: short,
 		query: reflect.TypeFor[Q](), answer: reflect.TypeFor[V](), media: "application/json",
 		serve: func(c *call, w http.ResponseWriter) error {
 			var q Q
@@ -53,41 +54,41 @@ func lookAt[Q, V any](path string, least Level, short string, read func(*call, Q
 // routesOf returns the table of routes.
 func routesOf(verbs []acts.Verb) []route {
 	routes := []route{
-		lookAt("/jobs", Look, "List jobs, sorted by name", readJobs),
-		lookAt("/jobs/{job}", Look, "Show a job", func(c *call, _ struct{}) (view.JobDetail, error) {
+		lookAt("/jobs", role.Look, "List jobs, sorted by name", readJobs),
+		lookAt("/jobs/{job}", role.Look, "Show a job", func(c *call, _ struct{}) (view.JobDetail, error) {
 			return look.Job(c.r.Context(), c.Op, c.job())
 		}),
-		lookAt("/jobs/{job}/shards", Look, "List the shards of a job", readShards),
-		lookAt("/jobs/{job}/fires", Look, "List fires of a job that have ended, from the history", readFires),
-		lookAt("/jobs/{job}/runs", Look, "List runs of a job that have ended, from the history: the last of each shard, of a fire, failed or slow ones", readRuns),
-		lookAt("/jobs/{job}/logs", Reveal, "List the lines of the logs of runs, from the history: those of the latest fire that has one, or those that are selected", readLogs),
-		lookAt("/jobs/{job}/explain", Look, "Explain why a fire has run or has not", readExplanation),
-		lookAt("/jobs/{job}/next", Look, "List the next fires of a job", func(c *call, q nextQuery) (view.Next, error) {
+		lookAt("/jobs/{job}/shards", role.Look, "List the shards of a job", readShards),
+		lookAt("/jobs/{job}/fires", role.Look, "List fires of a job that have ended, from the history", readFires),
+		lookAt("/jobs/{job}/runs", role.Look, "List runs of a job that have ended, from the history: the last of each shard, of a fire, failed or slow ones", readRuns),
+		lookAt("/jobs/{job}/logs", role.Reveal, "List the lines of the logs of runs, from the history: those of the latest fire that has one, or those that are selected", readLogs),
+		lookAt("/jobs/{job}/explain", role.Look, "Explain why a fire has run or has not", readExplanation),
+		lookAt("/jobs/{job}/next", role.Look, "List the next fires of a job", func(c *call, q nextQuery) (view.Next, error) {
 			return look.Next(c.r.Context(), c.Op, c.job(), q.Count)
 		}),
-		lookAt("/instances", Look, "List the instances", func(c *call, q paging) (view.Instances, error) {
+		lookAt("/instances", role.Look, "List the instances", func(c *call, q paging) (view.Instances, error) {
 			st, err := c.Snapshot(c.r.Context())
 			v := view.InstancesOf(st)
 			v.Instances = pageOf(c, q, v.Instances)
 			return v, err
 		}),
-		lookAt("/decisions", Look, "List the latest decisions of leaders about a job, or about the jobs that are late, without an owner or with a problem", readDecisions),
-		lookAt("/acts", Look, "List the latest acts on all jobs of the group, and on a job", func(c *call, q jobQuery) (view.Acts, error) {
+		lookAt("/decisions", role.Look, "List the latest decisions of leaders about a job, or about the jobs that are late, without an owner or with a problem", readDecisions),
+		lookAt("/acts", role.Look, "List the latest acts on all jobs of the group, and on a job", func(c *call, q jobQuery) (view.Acts, error) {
 			return look.Acts(c.r.Context(), c.Op, q.Job)
 		}),
-		lookAt("/check", Look, "Check the group, for monitoring; a failure to read it is a result", readCheck),
-		lookAt("/diagnosis", Look, "Check the records of the group", func(c *call, q paging) (view.Diagnosis, error) {
+		lookAt("/check", role.Look, "Check the group, for monitoring; a failure to read it is a result", readCheck),
+		lookAt("/diagnosis", role.Look, "Check the records of the group", func(c *call, q paging) (view.Diagnosis, error) {
 			d, err := c.Diagnose(c.r.Context())
 			d.Findings = pageOf(c, q, d.Findings)
 			return view.Diagnosis{Version: view.Version, Diagnosis: d}, err
 		}),
-		lookAt("/moves", Look, "Show which shards the leader would move, without or with more instances", readMoves),
+		lookAt("/moves", role.Look, "Show which shards the leader would move, without or with more instances", readMoves),
 		{
-			method: http.MethodGet, path: "/watch", level: Look, short: "Stream the jobs that change",
+			method: http.MethodGet, path: "/watch", needs: role.Look, short: "Stream the jobs that change",
 			query: reflect.TypeFor[watchQuery](), media: "text/event-stream", serve: serveWatch,
 		},
 		{
-			method: http.MethodGet, path: "/openapi.json", level: Look, short: "Describe this interface",
+			method: http.MethodGet, path: "/openapi.json", needs: role.Look, short: "Describe this interface",
 			query: reflect.TypeFor[struct{}](), media: "application/json", serve: func(_ *call, w http.ResponseWriter) error {
 				w.Header().Set("Content-Type", "application/json")
 				_, _ = w.Write(openAPI) // the client has gone

@@ -8,51 +8,53 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/rota-dev/rota/web/internal/role"
 )
 
 // levels are the least levels of all routes. A route without a row fails the test, so that nobody adds one without thinking of it.
-var levels = map[string]Level{
-	"GET /jobs":               Look,
-	"GET /jobs/{job}":         Look,
-	"GET /jobs/{job}/shards":  Look,
-	"GET /jobs/{job}/fires":   Look,
-	"GET /jobs/{job}/runs":    Look,
-	"GET /jobs/{job}/logs":    Reveal,
-	"GET /jobs/{job}/explain": Look,
-	"GET /jobs/{job}/next":    Look,
-	"GET /instances":          Look,
-	"GET /decisions":          Look,
-	"GET /acts":               Look,
-	"GET /check":              Look,
-	"GET /diagnosis":          Look,
-	"GET /moves":              Look,
-	"GET /watch":              Look,
-	"GET /openapi.json":       Look,
+var levels = map[string]role.Role{
+	"GET /jobs":               role.Look,
+	"GET /jobs/{job}":         role.Look,
+	"GET /jobs/{job}/shards":  role.Look,
+	"GET /jobs/{job}/fires":   role.Look,
+	"GET /jobs/{job}/runs":    role.Look,
+	"GET /jobs/{job}/logs":    role.Reveal,
+	"GET /jobs/{job}/explain": role.Look,
+	"GET /jobs/{job}/next":    role.Look,
+	"GET /instances":          role.Look,
+	"GET /decisions":          role.Look,
+	"GET /acts":               role.Look,
+	"GET /check":              role.Look,
+	"GET /diagnosis":          role.Look,
+	"GET /moves":              role.Look,
+	"GET /watch":              role.Look,
+	"GET /openapi.json":       role.Look,
 
-	"POST /jobs/{job}/trigger":        Operate,
-	"POST /jobs/{job}/retry":          Operate,
-	"POST /jobs/{job}/backfill":       Operate,
-	"POST /jobs/{job}/stop-backfills": Operate,
-	"POST /jobs/{job}/cancel":         Operate,
-	"POST /jobs/{job}/pause":          Operate,
-	"POST /jobs/{job}/resume":         Operate,
-	"POST /jobs/{job}/disable":        Operate,
-	"POST /jobs/{job}/enable":         Operate,
-	"POST /jobs/{job}/override":       Admin,
-	"POST /jobs/{job}/reset":          Admin,
-	"POST /jobs/{job}/retire":         Admin,
-	"POST /jobs/{job}/unretire":       Admin,
-	"POST /jobs/{job}/forget":         Admin,
-	"POST /pause":                     Operate,
-	"POST /resume":                    Operate,
-	"POST /disable":                   Operate,
-	"POST /enable":                    Operate,
-	"POST /acknowledge":               Admin,
-	"POST /instances/{name}/drain":    Operate,
-	"POST /instances/{name}/undrain":  Operate,
+	"POST /jobs/{job}/trigger":        role.Operate,
+	"POST /jobs/{job}/retry":          role.Operate,
+	"POST /jobs/{job}/backfill":       role.Operate,
+	"POST /jobs/{job}/stop-backfills": role.Operate,
+	"POST /jobs/{job}/cancel":         role.Operate,
+	"POST /jobs/{job}/pause":          role.Operate,
+	"POST /jobs/{job}/resume":         role.Operate,
+	"POST /jobs/{job}/disable":        role.Operate,
+	"POST /jobs/{job}/enable":         role.Operate,
+	"POST /jobs/{job}/override":       role.Admin,
+	"POST /jobs/{job}/reset":          role.Admin,
+	"POST /jobs/{job}/retire":         role.Admin,
+	"POST /jobs/{job}/unretire":       role.Admin,
+	"POST /jobs/{job}/forget":         role.Admin,
+	"POST /pause":                     role.Operate,
+	"POST /resume":                    role.Operate,
+	"POST /disable":                   role.Operate,
+	"POST /enable":                    role.Operate,
+	"POST /acknowledge":               role.Admin,
+	"POST /instances/{name}/drain":    role.Operate,
+	"POST /instances/{name}/undrain":  role.Operate,
 }
 
-func TestRoutes_EachWithEachLevel(t *testing.T) {
+func TestRoutes_EachWithEachRole(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		routes := routesOf(verbs)
 		assert.Len(t, routes, len(levels))
@@ -64,7 +66,7 @@ func TestRoutes_EachWithEachLevel(t *testing.T) {
 				continue
 			}
 			path := strings.NewReplacer("{job}", "settle", "{name}", "web-1").Replace(rt.path)
-			for level := Level(0); level <= Admin; level++ {
+			for level := role.Role(0); level <= role.Admin; level++ {
 				ctx, cancel := context.WithCancel(t.Context())
 				cancel() // which ends a stream at once
 				r := request(rt.method, path, `{"nonsense":true}`)

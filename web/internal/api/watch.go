@@ -14,6 +14,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
+	"github.com/rota-dev/rota/web/internal/role"
 	"github.com/rota-dev/rota/web/internal/sse"
 )
 
@@ -235,7 +236,7 @@ func serveWatch(c *call, w http.ResponseWriter) error {
 		case <-c.Done:
 			return nil
 		case <-ping.C:
-			if _, err := c.Authorize(c.r, Look); err != nil || !out.Ping() { // a login may have expired
+			if _, err := c.Authorize(c.r, role.Look); err != nil || !out.Ping() { // a login may have expired
 				return nil
 			}
 		case changes, ok := <-stream:

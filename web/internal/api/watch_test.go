@@ -19,6 +19,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/view"
 	"github.com/rota-dev/rota/operator"
+	"github.com/rota-dev/rota/web/internal/role"
 	"github.com/rota-dev/rota/web/internal/sse"
 )
 
@@ -84,8 +85,8 @@ func (s *stream) hasEnded() bool {
 
 func TestWatch_StreamsTheJobsThatChange(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
-		all := watch(t, f.api, &stream{}, "", levelHeader, strconv.Itoa(int(Reveal)))
-		some := watch(t, f.api, &stream{}, "?glob=s*", levelHeader, strconv.Itoa(int(Look)))
+		all := watch(t, f.api, &stream{}, "", levelHeader, strconv.Itoa(int(role.Reveal)))
+		some := watch(t, f.api, &stream{}, "?glob=s*", levelHeader, strconv.Itoa(int(role.Look)))
 		assert.Equal(t, "text/event-stream", all.header.Get("Content-Type"))
 		assert.Equal(t, "no", all.header.Get("X-Accel-Buffering"))
 		for _, s := range []*stream{all, some} {
@@ -111,7 +112,7 @@ func TestWatch_StreamsTheJobsThatChange(t *testing.T) {
 		text = some.events()
 		assert.NotContains(t, text, "broken")
 
-		concealed := watch(t, f.api, &stream{}, "", levelHeader, strconv.Itoa(int(Look)))
+		concealed := watch(t, f.api, &stream{}, "", levelHeader, strconv.Itoa(int(role.Look)))
 		time.Sleep(time.Minute)
 		text = concealed.events()
 		assert.Contains(t, text, `"name":"broken"`)
@@ -223,7 +224,7 @@ func TestWatch_EndsWithTheLogin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		expired := false
-		h := New(Config{Snapshot: (&fakeGroup{}).snapshot, Logger: discard, Authorize: func(r *http.Request, least Level) (string, error) {
+		h := New(Config{Snapshot: (&fakeGroup{}).snapshot, Logger: discard, Authorize: func(r *http.Request, least role.Role) (string, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			if expired {

@@ -152,7 +152,7 @@ func BarsTable(rows []past.ShardRuns, l Links, t view.Times) Table {
 		s := &rows[i]
 		if len(s.Tries) == 0 {
 			table.Rows = append(table.Rows, Row{ID: fmt.Sprintf("shard-%d", s.Shard), State: s.State.Name(), Cells: []Text{
-				{Text: fmt.Sprint(s.Shard)}, {Text: s.State.String()}, {Text: "-"}, {Text: "-"}, {Text: "-"}, {Text: "-"}, {Text: "-"}, {Text: s.Note},
+				{Text: fmt.Sprint(s.Shard)}, {Text: s.State.String()}, {Text: "-"}, {Text: "-"}, {Text: "-"}, {Text: "-"}, {Text: "-"}, {Text: cmp.Or(s.Note, "-")},
 			}})
 		}
 		for j := range s.Tries {

@@ -325,6 +325,31 @@ func TestFirePage_IsSmall(t *testing.T) {
 	require.Less(t, len(page), pageLimit)
 }
 
+// What is missing has a column of its own in each drawing, a row in each table, and does not change a strip that others see.
+func TestMissing_IsInDrawingAndTable(t *testing.T) {
+	g := allStates(2)
+	gap := &past.Missing{From: start.Add(6 * time.Minute), To: start.Add(9 * time.Minute), Text: "4 fires <lost>"}
+	g.Fires[3].Missing, g.Fires[5].Missing = gap, &past.Missing{From: start, To: start, Text: "1 fire skipped", Skipped: true}
+	g.After = gap
+	drawing := string(Grid(g, Links{}, times))
+	assert.Equal(t, 2, strings.Count(drawing, `class="missing"`))
+	assert.Equal(t, 1, strings.Count(drawing, `class="missing passed"`))
+	assert.Contains(t, drawing, "2026-03-01 12:06:00 UTC to 2026-03-01 12:09:00 UTC: 4 fires &lt;lost&gt;")
+	requireClean(t, "grid", drawing)
+	table := GridTable(g, Links{}, times)
+	require.Len(t, table.Rows, past.States+3)
+	assert.Equal(t, "4 fires <lost>", table.Rows[0].Cells[2].Text)
+
+	s := past.Strip{Job: "settle", After: gap}
+	for range past.MaxFires {
+		s.Fires = append(s.Fires, past.Fire{Fire: start, State: past.OK, Missing: gap})
+	}
+	assert.Equal(t, past.MaxFires+1, strings.Count(string(Strip(s, Links{}, times)), `class="missing"`))
+	assert.Equal(t, briefFires, strings.Count(string(BriefStrip(s, Links{}, times)), `class="missing"`))
+	assert.NotNil(t, s.Fires[past.MaxFires-briefFires].Missing)
+	assert.Len(t, StripTable(s, Links{}, times).Rows, 2*past.MaxFires+1)
+}
+
 func TestBriefStrip_IsSmall(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	ok, random := past.Strip{Job: "settle"}, past.Strip{Job: "settle"}

@@ -16,28 +16,90 @@ import (
 // a title that counts them, so that a page stays small.
 const ownCells = 300
 
+// briefFires is how many fires a brief strip has, so that a list of jobs fits a desk.
+const briefFires = 20
+
 // Strip draws the last fires of a job as a row of cells, each with a title and a link to the fire.
 func Strip(s past.Strip, l Links, t view.Times) template.HTML {
 	var m markup
-	m.open("cells strip", describeStrip(s), max(1, len(s.Fires))*step, size+2)
+	at, columns := columnsOf(s.Fires, s.After)
+	m.open("cells strip", describeStrip(s), max(1, columns)*step, size+2)
 	for i := range s.Fires {
 		f := &s.Fires[i]
+		m.missing(f.Missing, at[i]-1, 1, 1, size, t)
 		var p pen
-		p.add(f.State, i*step+1, 1)
+		p.add(f.State, at[i]*step+1, 1)
 		m.path(f.State, &p, titleOfFire(t, f), l.Fire(f.Fire, f.Trigger))
 	}
+	m.missing(s.After, columns-1, 1, 1, size, t)
 	return m.close()
+}
+
+// columnsOf returns the column of each fire, and the number of columns: what is missing has one of its own.
+func columnsOf(fires []past.Fire, after *past.Missing) (at []int, n int) {
+	at = make([]int, len(fires))
+	for i := range fires {
+		if fires[i].Missing != nil {
+			n++
+		}
+		at[i] = n
+		n++
+	}
+	if after != nil {
+		n++
+	}
+	return at, n
+}
+
+// missing draws what is missing as a dashed line in a column, from y on.
+func (m *markup) missing(of *past.Missing, column, left, y, height int, t view.Times) {
+	if of == nil {
+		return
+	}
+	class := "missing"
+	if of.Skipped {
+		class = "missing passed"
+	}
+	m.raw(`<path class="`, class, `" d="`, fmt.Sprintf("M%d %dv%d", left+column*step+size/2, y, height), `"><title>`)
+	m.text(describeMissing(of, t))
+	m.raw("</title></path>")
+}
+
+// describeMissing returns "3 fires skipped, from 12:05 to 12:15".
+func describeMissing(of *past.Missing, t view.Times) string {
+	if of.From.Equal(of.To) {
+		return fmt.Sprintf("%s: %s", exact(t, of.From), of.Text)
+	}
+	return fmt.Sprintf("%s to %s: %s", exact(t, of.From), exact(t, of.To), of.Text)
+}
+
+// missingRow returns the row of what is missing, in a table of fires.
+func missingRow(of *past.Missing, t view.Times) Row {
+	state := past.Unknown
+	if of.Skipped {
+		state = past.Skipped
+	}
+	name := exact(t, of.From)
+	if !of.From.Equal(of.To) {
+		name += " to " + exact(t, of.To)
+	}
+	return Row{ID: "missing-" + FireName(of.From, 0), State: state.Name(), Cells: []Text{{Text: name}, {Text: state.String()}, {Text: of.Text}, {Text: "-"}, {Text: "-"}}}
 }
 
 // BriefStrip draws the last fires of a job for a list of many jobs, in about a kilobyte. The fires in one state share a title, which
 // names the latest of them. The whole drawing is a link to the grid.
 func BriefStrip(s past.Strip, l Links, t view.Times) template.HTML {
+	if more := len(s.Fires) - briefFires; more > 0 {
+		s.Fires = slices.Clone(s.Fires[more:]) // the strip is that of all viewers
+		s.Fires[0].Missing = nil
+	}
 	var pens [past.States]pen
 	var counts [past.States]int
 	var latest [past.States]time.Time
+	at, columns := columnsOf(s.Fires, s.After)
 	for i := range s.Fires {
 		f := &s.Fires[i]
-		pens[f.State].add(f.State, i*step+1, 1)
+		pens[f.State].add(f.State, at[i]*step+1, 1)
 		counts[f.State]++
 		latest[f.State] = f.Fire
 	}
@@ -45,7 +107,11 @@ func BriefStrip(s past.Strip, l Links, t view.Times) template.HTML {
 	m.raw(`<a href="`)
 	m.text(l.Grid(past.Range{First: 0, Last: -1}, time.Time{}))
 	m.raw(`">`)
-	m.open("cells strip", describeStrip(s), past.MaxFires*step, size+2)
+	m.open("cells strip", describeStrip(s), max(briefFires, columns)*step, size+2)
+	for i := range s.Fires {
+		m.missing(s.Fires[i].Missing, at[i]-1, 1, 1, size, t)
+	}
+	m.missing(s.After, columns-1, 1, 1, size, t)
 	for i := range pens {
 		m.path(past.State(i), &pens[i], fmt.Sprintf("%d %v, the last %s", counts[i], past.State(i), exact(t, latest[i])), "")
 	}
@@ -83,10 +149,18 @@ func titleOfFire(t view.Times, f *past.Fire) string {
 // StripTable is the table of a strip, the latest fire first.
 func StripTable(s past.Strip, l Links, t view.Times) Table {
 	table := Table{Head: []string{"FIRE", "STATE", "RUNS", "LATE", "TOOK"}}
+	table.addMissing(s.After, t)
 	for _, f := range slices.Backward(s.Fires) {
 		table.Rows = append(table.Rows, fireRow(&f, l, t, f.Text))
+		table.addMissing(f.Missing, t)
 	}
 	return table
+}
+
+func (table *Table) addMissing(of *past.Missing, t view.Times) {
+	if of != nil {
+		table.Rows = append(table.Rows, missingRow(of, t))
+	}
 }
 
 // fireRow returns the row of a fire.
@@ -122,15 +196,19 @@ func Grid(g past.Grid, l Links, t view.Times) template.HTML {
 	var m markup
 	own := hasOwnCells(&g)
 	label := fmt.Sprintf("%s: %d fires by shards %v; the table has the same facts", g.Job, len(g.Fires), g.Of)
-	m.open("cells grid", label, gridLeft+max(1, len(g.Fires))*step, gridTop+len(g.Rows)*step)
-	before := time.Time{}
+	at, columns := columnsOf(g.Fires, g.After)
+	m.open("cells grid", label, gridLeft+max(tickGap, columns)*step, gridTop+len(g.Rows)*step)
+	height := gridTop + len(g.Rows)*step - headRow
+	m.missing(g.After, columns-1, gridLeft, headRow, height, t)
+	before, tick := time.Time{}, 0
 	for i := range g.Fires {
 		f := &g.Fires[i]
-		x := gridLeft + i*step
-		if i%tickGap == 0 {
+		x := gridLeft + at[i]*step
+		if at[i] >= tick {
 			m.label("tick", x, 9, clock(t, f.Fire, before), "")
-			before = f.Fire
+			before, tick = f.Fire, at[i]+tickGap
 		}
+		m.missing(f.Missing, at[i]-1, gridLeft, headRow, height, t)
 		var p pen
 		p.add(f.State, x, headRow)
 		title := nameOf(t, f.Fire, f.Trigger) + ": " + f.State.String()
@@ -147,7 +225,7 @@ func Grid(g past.Grid, l Links, t view.Times) template.HTML {
 		m.label("row", gridLeft-6, gridTop+j*step+size, row.String(), href)
 	}
 	for i := range g.Fires {
-		m.column(&g, i, own, l, t)
+		m.column(&g, i, gridLeft+at[i]*step, own, l, t)
 	}
 	return m.close()
 }
@@ -166,10 +244,9 @@ func hasOwnCells(g *past.Grid) bool {
 }
 
 // column draws the cells of a fire. Those worth a look have their own title and link if own is set.
-func (m *markup) column(g *past.Grid, i int, own bool, l Links, t view.Times) {
+func (m *markup) column(g *past.Grid, i, x int, own bool, l Links, t view.Times) {
 	f := &g.Fires[i]
 	name, brief := nameOf(t, f.Fire, f.Trigger), clock(t, f.Fire, f.Fire)
-	x := gridLeft + i*step
 	var pens [past.States]pen
 	var rows, shards [past.States]int
 	for j, row := range g.Rows {
@@ -216,6 +293,7 @@ func describeCounts(c *past.Counts) string {
 // GridTable is the table of a grid, the latest fire first: the ranges of shards by their worst state.
 func GridTable(g past.Grid, l Links, t view.Times) Table {
 	table := Table{Head: []string{"FIRE", "STATE", "SHARDS", "LATE", "TOOK"}}
+	table.addMissing(g.After, t)
 	own := hasOwnCells(&g)
 	for i := len(g.Fires) - 1; i >= 0; i-- {
 		text := describeColumn(&g, i, own)
@@ -225,6 +303,7 @@ func GridTable(g past.Grid, l Links, t view.Times) Table {
 			}
 		}
 		table.Rows = append(table.Rows, fireRow(&g.Fires[i], l, t, text))
+		table.addMissing(g.Fires[i].Missing, t)
 	}
 	return table
 }

@@ -75,6 +75,7 @@ type FirePage struct {
 	Showing                string
 	Newer, Older           string // addresses of the pages of shards before and after
 	Explain                string
+	Retry                  string // the address of the form that retries what has failed, if the user may
 	WithoutHistory         string
 }
 

@@ -138,6 +138,9 @@ func Legend() template.HTML {
 		m.text(s.String())
 		m.raw("</li>")
 	}
+	for _, missing := range []struct{ class, text string }{{"missing", "fires not on record"}, {"missing passed", "fires skipped at once"}} {
+		m.raw(`<li><svg class="cells" aria-hidden="true" viewBox="-1 -1 10 10" width="12" height="12"><path class="`, missing.class, `" d="M4 0v8"/></svg> `, missing.text, "</li>")
+	}
 	m.raw("</ul>")
 	return template.HTML(m.String())
 }

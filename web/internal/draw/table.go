@@ -17,5 +17,6 @@ type Row struct {
 // Text is a text that may be a link, and whose exact form may differ.
 type Text struct {
 	Text, Exact, Link string
+	State             string        // the class of a state, which the text names; empty for most
 	Drawing           template.HTML // in place of the text; empty for most
 }

@@ -89,7 +89,7 @@ func ReadFire(ctx context.Context, r history.Reader, st *operator.Status, q Fire
 	live := LiveOf(st)
 	if q.Trigger != 0 && q.Fire.IsZero() {
 		if q.Fire, err = fireOfTrigger(ctx, r, live, q); err != nil || q.Fire.IsZero() {
-			return OneFire{}, false, err
+			return OneFire{Job: q.Job, Trigger: q.Trigger}, false, err
 		}
 	}
 	var known knownFires
@@ -124,6 +124,9 @@ func ReadFire(ctx context.Context, r history.Reader, st *operator.Status, q Fire
 	return f, true, nil
 }
 
+// HasFailed reports whether a shard has failed or crashed, or its run has not finished, and nothing made it good.
+func (f *OneFire) HasFailed() bool { return f.Counts.Worst() >= Unfinished }
+
 // endOfShards is more than the number of any shard.
 const endOfShards = 1 << 30
 
@@ -137,6 +140,11 @@ func fireOfTrigger(ctx context.Context, r history.Reader, live Live, q FireQuery
 	for _, run := range live.again {
 		if run.Trigger == q.Trigger {
 			return run.Fire, nil
+		}
+	}
+	for i := range live.failures {
+		if live.failures[i].Trigger == q.Trigger {
+			return live.failures[i].Fire, nil
 		}
 	}
 	if r == nil {
@@ -157,7 +165,7 @@ func (f *OneFire) conclude(known knownFires, live Live) (states []State, found b
 	}
 	states = make([]State, shards)
 	for _, whole := range firesOf(known.fires, live) {
-		if !whole.Fire.Equal(f.Fire) || f.Trigger != 0 && whole.Trigger != f.Trigger {
+		if !isSame(whole.Fire, f.Fire) || f.Trigger != 0 && whole.Trigger != f.Trigger {
 			continue
 		}
 		// A trigger at the instant of a scheduled fire is a retry of it by an operator.
@@ -169,10 +177,16 @@ func (f *OneFire) conclude(known knownFires, live Live) (states []State, found b
 		found = true
 		for shard := range col.rows {
 			state := col.rows[shard].counts.Worst()
-			if states[shard] == Absent || state != Absent && state != Unknown && state != Unkept {
+			switch before := states[shard]; {
+			case (before >= Unfinished || before == Repeated) && state == OK:
+				states[shard] = Repeated // a retry made it good
+			case before == Absent || state != Absent && state != Unknown && state != Unkept:
 				states[shard] = state
 			}
 		}
+	}
+	if f.Whole.State >= Unfinished && !slices.ContainsFunc(states, func(s State) bool { return s > Repeated }) {
+		f.Whole.State = Repeated
 	}
 	return states, found
 }
@@ -286,7 +300,7 @@ func (t *Try) shorten(left *int) {
 // addLive adds the attempts that run, and notes about those that are to.
 func (f *OneFire) addLive(live Live, q FireQuery) {
 	for _, r := range live.runs {
-		if !r.Fire.Equal(f.Fire) || q.Trigger != 0 && r.Trigger != q.Trigger {
+		if !isSame(r.Fire, f.Fire) || q.Trigger != 0 && r.Trigger != q.Trigger {
 			continue
 		}
 		for _, shard := range r.Shards {
@@ -298,7 +312,7 @@ func (f *OneFire) addLive(live Live, q FireQuery) {
 		}
 	}
 	for _, r := range live.again {
-		if !r.Fire.Equal(f.Fire) || q.Trigger != 0 && r.Trigger != q.Trigger {
+		if !isSame(r.Fire, f.Fire) || q.Trigger != 0 && r.Trigger != q.Trigger {
 			continue
 		}
 		for _, shard := range r.Shards {
@@ -340,9 +354,6 @@ func (f *OneFire) finish(q FireQuery) {
 			observe(t.Ended)
 			running = running || t.State == Running
 		}
-		if row.Note == "" && len(row.Tries) == 0 {
-			row.Note = row.State.String()
-		}
 	}
 	if running {
 		observe(q.Now)
@@ -372,6 +383,8 @@ func (s *ShardRuns) addGaps(fire time.Time) {
 		}
 		gap := Gap{From: before.Ended, To: t.Started, Failover: before.State == Crashed || before.State == Unfinished}
 		switch {
+		case before.Trigger != t.Trigger:
+			gap.Failover, gap.Text = false, fmt.Sprintf("until an operator's retry, trigger #%d", t.Trigger)
 		case before.State == Crashed && before.Instance != t.Instance:
 			gap.Text = fmt.Sprintf("%s crashed, %s took over", before.Instance, t.Instance)
 		case gap.Failover && before.Instance != t.Instance:
@@ -405,7 +418,7 @@ func ReadRun(ctx context.Context, r history.Reader, st *operator.Status, q FireQ
 	live := LiveOf(st)
 	if q.Trigger != 0 && q.Fire.IsZero() {
 		if q.Fire, err = fireOfTrigger(ctx, r, live, q); err != nil || q.Fire.IsZero() {
-			return Run{}, false, err
+			return Run{Job: q.Job, Trigger: q.Trigger}, false, err
 		}
 	}
 	var known knownFires
@@ -424,7 +437,7 @@ func ReadRun(ctx context.Context, r history.Reader, st *operator.Status, q FireQ
 	f := OneFire{Job: q.Job, Fire: q.Fire, Trigger: q.Trigger}
 	states, found := f.conclude(known, live)
 	if !found || shard < 0 || shard >= len(states) {
-		return Run{}, false, nil
+		return Run{Job: q.Job, Fire: q.Fire, Trigger: q.Trigger}, false, nil
 	}
 	f.Rows = []ShardRuns{{Shard: shard, State: states[shard]}}
 	for _, one := range runs {

@@ -100,7 +100,7 @@ func TestReadFire_OfARetryByAnOperator(t *testing.T) {
 		return states, tries
 	}
 	all, tries := states(FireQuery{Job: "settle", Fire: start})
-	assert.Equal(t, []State{OK, OK}, all, "the retry made it good")
+	assert.Equal(t, []State{Repeated, OK}, all, "the retry made it good")
 	assert.Equal(t, 3, tries)
 	own, tries := states(FireQuery{Job: "settle", Trigger: 12})
 	assert.Equal(t, []State{Unknown, OK}, own, "the record of this trigger claims two shards")
@@ -108,8 +108,62 @@ func TestReadFire_OfARetryByAnOperator(t *testing.T) {
 	g, err := ReadGrid(t.Context(), r, st, GridQuery{Of: Range{0, -1}})
 	require.NoError(t, err)
 	require.Len(t, g.Fires, 2)
-	assert.Equal(t, Failed, g.Cells[1][0].State, "the scheduled fire failed")
+	assert.Equal(t, Repeated, g.Fires[0].State, "the retry made it good")
+	assert.True(t, g.Fires[0].Retried)
+	assert.Equal(t, "1 of 2 ok, 1 failed; the retry by trigger #12: 1 of 2 ok", g.Fires[0].Text)
+	assert.Equal(t, Repeated, g.Cells[1][0].State)
 	assert.Equal(t, OK, g.Cells[1][1].State)
+
+	f, _, err := ReadFire(t.Context(), r, st, FireQuery{Job: "settle", Fire: start})
+	require.NoError(t, err)
+	assert.Equal(t, Repeated, f.Whole.State)
+	assert.Equal(t, []Gap{{seconds(2), seconds(600), false, "until an operator's retry, trigger #12"}}, f.Rows[0].Gaps)
+}
+
+// A retry that did not succeed in all shards that had failed leaves the fire failed.
+func TestReadGrid_OfARetryThatFails(t *testing.T) {
+	r := ringOf(t, 3,
+		history.Run{Fire: start, Shard: 0, Attempt: 1, Instance: "web-1", Started: seconds(1), Ended: seconds(2), Outcome: history.Succeeded},
+		history.Run{Fire: start, Shard: 1, Attempt: 1, Instance: "web-1", Started: seconds(1), Ended: seconds(2), Outcome: history.Failed},
+		history.Run{Fire: start, Shard: 2, Attempt: 1, Instance: "web-1", Started: seconds(1), Ended: seconds(2), Outcome: history.Failed},
+		history.Run{Fire: start, Shard: 1, Trigger: 12, Attempt: 1, Instance: "web-2", Started: seconds(600), Ended: seconds(601), Outcome: history.Succeeded, Reason: "retried"},
+		history.Run{Fire: start, Shard: 2, Trigger: 12, Attempt: 1, Instance: "web-2", Started: seconds(600), Ended: seconds(601), Outcome: history.Failed, Reason: "retried"},
+	)
+	st := &operator.Status{Job: "settle", Shards: 3}
+	g, err := ReadGrid(t.Context(), r, st, GridQuery{Of: Range{0, -1}})
+	require.NoError(t, err)
+	assert.Equal(t, Failed, g.Fires[0].State)
+	f, _, err := ReadFire(t.Context(), r, st, FireQuery{Job: "settle", Fire: start})
+	require.NoError(t, err)
+	assert.Equal(t, Failed, f.Whole.State)
+	assert.Equal(t, Counts{OK: 1, Repeated: 1, Failed: 1}, f.Counts)
+}
+
+// The records have nanoseconds and a history microseconds: a fire of both is one.
+func TestStrip_AndFireOfInstantsWithNanoseconds(t *testing.T) {
+	exactly := start.Add(123_456_789 * time.Nanosecond)
+	r := ringOf(t, 2, history.Run{Fire: exactly.Truncate(time.Microsecond), Shard: 1, Trigger: 7, Attempt: 1, Instance: "web-1", Started: seconds(1), Ended: seconds(2), Outcome: history.Failed})
+	failure := operator.Failure{Runs: operator.Runs{Shards: []int{1}, Fire: exactly, Trigger: 7, Attempt: 1}, At: seconds(2)}
+	strips, err := ReadStrips(t.Context(), r, []operator.JobSummary{{Job: "settle", Shards: 2, LastFailure: failure}})
+	require.NoError(t, err)
+	assert.Len(t, strips["settle"].Fires, 1)
+	st := &operator.Status{Job: "settle", Shards: 2, Failures: []operator.Failure{failure}}
+	f, found, err := ReadFire(t.Context(), r, st, FireQuery{Job: "settle", Trigger: 7, Now: seconds(3)})
+	require.NoError(t, err)
+	require.True(t, found)
+	assert.Equal(t, Failed, f.Whole.State)
+	assert.Equal(t, 1, f.Rows[0].Shard)
+	assert.Len(t, f.Rows[0].Tries, 1)
+}
+
+// Without a history, a link to a trigger that failed leads to what the records know of it.
+func TestReadFire_OfATriggerByItsFailure(t *testing.T) {
+	st := &operator.Status{Job: "settle", Shards: 2, Failures: []operator.Failure{{Runs: operator.Runs{Shards: []int{1}, Fire: start, Trigger: 7, Attempt: 1}, At: seconds(2), Error: "HTTP 503"}}}
+	f, found, err := ReadFire(t.Context(), nil, st, FireQuery{Job: "settle", Trigger: 7, Now: seconds(3)})
+	require.NoError(t, err)
+	require.True(t, found)
+	assert.Equal(t, start, f.Fire)
+	assert.Equal(t, []int{1}, f.shards())
 }
 
 func TestReadGrid_WithoutAHistory(t *testing.T) {

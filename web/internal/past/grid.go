@@ -47,6 +47,8 @@ type Grid struct {
 	Cells  [][]Cell
 	// Notes has, for each fire, a text about the shards whose state the history cannot tell, "" if there are none.
 	Notes []string
+	// After is what is missing after the last of Fires, nil for nothing.
+	After *Missing
 	// Until is that of the query.
 	Until time.Time
 	// Older is set if the history may have fires before those of the grid: its last instant.
@@ -78,7 +80,7 @@ func ReadGrid(ctx context.Context, r history.Reader, st *operator.Status, q Grid
 		}
 	}
 	if !q.Until.IsZero() {
-		live = Live{Shards: live.Shards} // current runs belong to the latest fires
+		live = Live{Shards: live.Shards, ownFires: live.ownFires, schedule: live.schedule} // current runs belong to the latest fires
 	}
 	shards := shardsOf(known.fires, live)
 	q.Of = clip(q.Of, shards)
@@ -98,6 +100,13 @@ func ReadGrid(ctx context.Context, r history.Reader, st *operator.Status, q Grid
 	}
 	g := gridOf(st.Job, known, live, q.Of, shards)
 	g.Until = q.Until
+	if r != nil {
+		now := time.Now()
+		if !q.Until.IsZero() {
+			now = time.Time{}
+		}
+		g.After = live.findMissing(g.Fires, now)
+	}
 	if len(known.fires) == MaxFires {
 		g.Older = known.fires[len(known.fires)-1].Fire.Add(-time.Microsecond) // histories have no finer times
 	}
@@ -308,6 +317,12 @@ func (c *column) fill(i int, row Range, rest State, shards int) Counts {
 	}
 	if n := exist - counts.sum(); n > 0 {
 		counts[rest] += n
+	}
+	if c.fire.Retried {
+		for _, s := range []State{Unfinished, Crashed, Failed} {
+			counts[Repeated] += counts[s]
+			counts[s] = 0
+		}
 	}
 	return counts
 }

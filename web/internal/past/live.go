@@ -12,6 +12,8 @@ type Live struct {
 	Shards int // of the job
 	// ownFires reports that the fires of each shard count from the ends of its runs, so a fire is usually of one shard.
 	ownFires bool
+	// schedule has the fires that are to be on record; nil: it is not known, or its fires are at no fixed instants.
+	schedule *schedule.Schedule
 	// LastFire is the latest scheduled fire that was claimed or skipped for any shard; running and pending are the numbers of shards
 	// that run, and whose run is to be made again.
 	LastFire         time.Time
@@ -32,7 +34,8 @@ type liveRuns struct {
 
 // LiveOf returns the state by the status of a job.
 func LiveOf(st *operator.Status) Live {
-	v := Live{Shards: max(st.Shards, len(st.PerShard)), ownFires: countsEnds(st.Schedule), failures: st.Failures, again: st.Reruns}
+	v := Live{Shards: max(st.Shards, len(st.PerShard)), failures: st.Failures, again: st.Reruns}
+	v.setSchedule(st.Schedule)
 	v.claimedTo = make([]time.Time, len(st.PerShard))
 	for i := range st.PerShard {
 		s := &st.PerShard[i]
@@ -55,15 +58,22 @@ func LiveOf(st *operator.Status) Live {
 
 // LiveOfSummary returns the state by the summary of a job in a group.
 func LiveOfSummary(j *operator.JobSummary) Live {
-	v := Live{Shards: j.Shards, ownFires: countsEnds(j.Schedule), LastFire: j.LastFire, running: j.Running, pending: j.Reruns}
+	v := Live{Shards: j.Shards, LastFire: j.LastFire, running: j.Running, pending: j.Reruns}
+	v.setSchedule(j.Schedule)
 	if !j.LastFailure.At.IsZero() {
 		v.failures = []operator.Failure{j.LastFailure}
 	}
 	return v
 }
 
-// countsEnds reports whether the fires of a schedule count from the ends of runs. A schedule of a later version may not be readable.
-func countsEnds(text string) bool {
+// setSchedule sets what depends on the schedule. One of a later version may not be readable.
+func (v *Live) setSchedule(text string) {
 	s, err := schedule.Parse(text)
-	return err == nil && s.CountsEnds()
+	switch {
+	case err != nil:
+	case s.CountsEnds():
+		v.ownFires = true
+	case len(s.After()) == 0:
+		v.schedule = &s
+	}
 }

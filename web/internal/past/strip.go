@@ -20,6 +20,8 @@ const MaxFires = 60
 type Strip struct {
 	Job   string
 	Fires []Fire // the oldest first, at most MaxFires
+	// After is what is missing after the last of Fires, nil for nothing.
+	After *Missing
 }
 
 // Fire is a fire as a whole.
@@ -28,12 +30,16 @@ type Fire struct {
 	Trigger uint64 // zero for a scheduled fire
 	State   State
 	Text    string // the counts behind the state: "2 of 3 ok, 1 failed"
+	// Retried reports that the shards that failed have succeeded in a retry by an operator, which has a record of its own.
+	Retried bool
+	// Missing is what is missing before the fire, nil for nothing.
+	Missing *Missing
 	// Recorded is the record in the history. It is zero if there is none.
 	Recorded history.Fire
 }
 
 func (f *Fire) isOf(fire time.Time, trigger uint64) bool {
-	return f.Trigger == trigger && f.Fire.Equal(fire)
+	return f.Trigger == trigger && isSame(f.Fire, fire)
 }
 
 // ReadStrips returns the strip of each job, with one query of the history. r is nil if there is no history.
@@ -51,14 +57,19 @@ func ReadStrips(ctx context.Context, r history.Reader, jobs []operator.JobSummar
 	}
 	strips := make(map[string]Strip, len(jobs))
 	for i := range jobs {
-		strips[jobs[i].Job] = StripOf(jobs[i].Job, latest[jobs[i].Job], LiveOfSummary(&jobs[i]))
+		live := LiveOfSummary(&jobs[i])
+		s := StripOf(jobs[i].Job, latest[jobs[i].Job], live)
+		if latest[jobs[i].Job] != nil {
+			s.After = live.findMissing(s.Fires, time.Now())
+		}
+		strips[jobs[i].Job] = s
 	}
 	return strips, nil
 }
 
 // StripOf returns the strip of a job by its recorded fires, in any order.
 func StripOf(job string, recorded []history.Fire, live Live) Strip {
-	return Strip{job, firesOf(recorded, live)}
+	return Strip{Job: job, Fires: firesOf(recorded, live)}
 }
 
 // firesOf returns the last recorded fires, and those that only the fleet's records know.
@@ -70,6 +81,7 @@ func firesOf(recorded []history.Fire, live Live) []Fire {
 		fires = append(fires, f)
 	}
 	sortFires(fires)
+	markRetried(fires, live.ownFires)
 	find := func(at time.Time, trigger uint64) *Fire {
 		for i := range fires {
 			if fires[i].isOf(at, trigger) {
@@ -94,6 +106,32 @@ func firesOf(recorded []history.Fire, live Live) []Fire {
 	live.markRunning(find)
 	sortFires(fires)
 	return fires[max(0, len(fires)-MaxFires):]
+}
+
+// markRetried marks the fires that a retry made good. A later trigger at the instant of a fire is a retry of it.
+func markRetried(fires []Fire, ownFires bool) {
+	for i := 0; i < len(fires); i++ {
+		f := &fires[i]
+		if f.State < Unfinished {
+			continue
+		}
+		failed := int64(f.Recorded.FailedShards)
+		switch {
+		case ownFires:
+			failed = min(1, int64(f.Recorded.Shards))
+		case f.Recorded.Ended.IsZero():
+			failed = int64(f.Recorded.Shards) - f.Recorded.OK
+		}
+		for _, retry := range fires[i+1:] {
+			if !isSame(retry.Fire, f.Fire) {
+				break
+			}
+			if r := &retry.Recorded; failed > 0 && r.OK >= failed {
+				f.State, f.Retried = Repeated, true
+				f.Text += fmt.Sprintf("; the retry by trigger #%d: %s", retry.Trigger, retry.Text)
+			}
+		}
+	}
 }
 
 // markRunning marks the fires that run.

@@ -74,20 +74,20 @@ it. With --again, the shards run nevertheless, as new work with another key.`,
 			}
 			v, r := verb("retry", acts.OnJob), acts.Request{Job: args[0], Fire: fire, Shards: shards, Param: &param, Again: again}
 			return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
-				_, err := c.doIn(ctx, cmd, op, v, r)
-				if errors.Is(err, operator.ErrNoFailure) && source.IsNamed() {
-					var found error
-					if r.Shards, r.Total, found = source.FailedShards(ctx, cmd, args[0], fire); found != nil {
-						return found
-					}
-					if r.Shards != nil {
-						_, err = c.doIn(ctx, cmd, op, v, r)
+				var find acts.FindFailed
+				if source.IsNamed() {
+					find = func(ctx context.Context, job string, fire time.Time) ([]int, int, error) {
+						return source.FailedShards(ctx, cmd, job, fire)
 					}
 				}
+				done, err := v.DoByHistory(ctx, op, r, find)
 				if errors.Is(err, operator.ErrRetryRefused) {
 					err = fmt.Errorf("%w (--again runs it as new work, with another key; --param names the parameter of a trigger)", err)
 				}
-				return err
+				if err != nil {
+					return notMet(err)
+				}
+				return c.printView(cmd, done)
 			})
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/web"
 )
 
 func TestLogin(t *testing.T) {
@@ -274,5 +276,20 @@ func TestAPI_GetsProblems(t *testing.T) {
 	w := newClient(t, s).get("/billing/api/v1/jobs")
 	assert.Equal(t, http.StatusUnauthorized, w.Code)
 	assert.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
-	assert.Contains(t, w.Body.String(), `"type":"urn:rota:problem:unauthorized"`)
+	assert.Contains(t, w.Body.String(), `"type": "urn:rota:problem:unauthorized"`)
+}
+
+// The own pages of the console and its problems have every header of a fleet's pages.
+func TestHeaders_AreThoseOfAConsole(t *testing.T) {
+	s, _ := newTestServer(t, options{users: usersFile(t), contexts: []string{"billing", "search"}})
+	want := http.Header{}
+	web.SetSecurityHeaders(want)
+	require.Contains(t, want.Get("Content-Security-Policy"), "frame-ancestors 'none'")
+	require.Equal(t, "DENY", want.Get("X-Frame-Options"))
+	for _, path := range []string{"/-/login", "/", "/billing/", "/billing/api/v1/jobs", "/elsewhere"} {
+		w := newClient(t, s).get(path)
+		for name := range want {
+			assert.Equal(t, want.Get(name), w.Header().Get(name), "%s of %s", name, path)
+		}
+	}
 }

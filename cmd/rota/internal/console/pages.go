@@ -3,7 +3,6 @@ package console
 import (
 	"bytes"
 	"embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"html/template"
@@ -42,24 +41,10 @@ type page struct {
 // row is a line of the list of fleets.
 type row struct{ Name, Target, Role, Problem string }
 
-// setSecurityHeaders sets the headers of the console's own pages. Those of a fleet set their own.
-func setSecurityHeaders(h http.Header) {
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; img-src data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("X-Frame-Options", "DENY")
-	h.Set("Referrer-Policy", "same-origin")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("Cache-Control", "no-store")
-}
-
 // show answers with a page or, if a program asked the HTTP API, with a problem as the API has them.
 func (s *server) show(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
-	if kind, ok := apiProblems[status]; ok && s.isAPI(r) {
-		w.Header().Set("Content-Type", "application/problem+json")
-		w.WriteHeader(status)
-		problem := map[string]any{"type": "urn:rota:problem:" + kind, "title": p.Title, "status": status, "detail": p.Problem}
-		_ = json.NewEncoder(w).Encode(problem) // the program has gone
+	if s.isAPI(r) && status >= http.StatusBadRequest {
+		web.WriteProblem(w, status, p.Problem)
 		return
 	}
 	id := identityOf(r)
@@ -79,11 +64,6 @@ func (s *server) show(w http.ResponseWriter, r *http.Request, status int, name s
 func (s *server) isAPI(r *http.Request) bool {
 	_, ofFleet, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, s.path), "/")
 	return strings.HasPrefix(ofFleet, "api/v1/")
-}
-
-// apiProblems are the kinds of the API's problems that this server answers in its place.
-var apiProblems = map[int]string{
-	http.StatusUnauthorized: "unauthorized", http.StatusForbidden: "forbidden", http.StatusServiceUnavailable: "unavailable",
 }
 
 func (s *server) showProblem(w http.ResponseWriter, r *http.Request, status int, text string) {

@@ -221,7 +221,7 @@ func (s *server) own(name string) string { return s.path + "-/" + name }
 // guard admits requests, and bounds them.
 func (s *server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		setSecurityHeaders(w.Header())
+		web.SetSecurityHeaders(w.Header())
 		if addr, err := addrOf(r); len(s.proxies) > 0 && (err != nil || !s.isProxy(addr)) {
 			s.log.Debug("refused a client that is no proxy", "address", r.RemoteAddr)
 			s.showProblem(w, r, http.StatusForbidden, "This address is not a proxy of the console.")

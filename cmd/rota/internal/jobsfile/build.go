@@ -22,9 +22,9 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/rota-dev/rota/cmd/rota/internal/secret"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/handler"
+	"github.com/rota-dev/rota/internal/secret"
 	"github.com/rota-dev/rota/registry/memory"
 	"github.com/rota-dev/rota/schedule"
 )
@@ -575,24 +575,8 @@ func (m *maskedRequest) Handle(ctx context.Context, r *executor.Run) error {
 	if errors.As(err, &status) {
 		status.Body = m.secrets.Mask(status.Body)
 	}
-	if err == nil {
-		return nil
-	}
-	if text := m.secrets.Mask(err.Error()); text != err.Error() {
-		return &maskedError{text, err}
-	}
-	return err
+	return m.secrets.Error(err)
 }
-
-// maskedError is an error with another text.
-type maskedError struct {
-	text string
-	err  error
-}
-
-func (e *maskedError) Error() string { return e.text }
-
-func (e *maskedError) Unwrap() error { return e.err }
 
 // ofRequest matches an error of handler.HTTP and captures the field, the name of a header field, and
 // the rule.

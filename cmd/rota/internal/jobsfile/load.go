@@ -11,9 +11,9 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/rota-dev/rota/cmd/rota/internal/secret"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/registryurl"
+	"github.com/rota-dev/rota/internal/secret"
 )
 
 // MaxBytes bounds the size of a file.

@@ -12,7 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/rota-dev/rota/cmd/rota/internal/secret"
+	"github.com/rota-dev/rota/internal/secret"
 	"github.com/rota-dev/rota/notify"
 )
 

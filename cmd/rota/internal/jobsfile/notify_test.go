@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/rota-dev/rota/cmd/rota/internal/secret"
+	"github.com/rota-dev/rota/internal/secret"
 	"github.com/rota-dev/rota/notify"
 )
 

@@ -5,10 +5,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -50,40 +48,13 @@ func NewSource(s *settings.Settings) *Source { return &Source{s: s} }
 // IsNamed reports whether the command line, the environment or a context names a history.
 func (c *Source) IsNamed() bool { return c.s.History != "" || c.file != "" }
 
-// FailedShards returns the shards whose last run for a fire failed, by the history, and the number of shards that the
-// job had then.
+// FailedShards returns look.FailedShards.
 func (c *Source) FailedShards(ctx context.Context, cmd *cobra.Command, job string, fire time.Time) (failed []int, total int, err error) {
-	err = c.Read(ctx, cmd, func(ctx context.Context, r history.Reader) error {
-		runs, err := r.RunsOfFire(ctx, job, fire)
-		last := look.LastRuns(runs)
-		for i := range runs {
-			total = max(total, runs[i].Shards)
-		}
-		if err != nil {
-			return err
-		}
-		for _, shard := range slices.Sorted(maps.Keys(last)) {
-			switch run := last[shard]; {
-			case !run.Outcome.IsFailure():
-			case run.Trigger > 0 && !isWorkOfFire(run):
-				return &exit.Error{Code: exit.NotMet, Err: fmt.Errorf("retry %q: the failure of trigger #%d is in the history only, which does not have its parameter: trigger the job again", job, run.Trigger)}
-			default:
-				failed = append(failed, shard)
-			}
-		}
-		return nil
+	err = c.Read(ctx, cmd, func(ctx context.Context, r history.Reader) (err error) {
+		failed, total, err = look.FailedShards(ctx, r, job, fire)
+		return err
 	})
 	return failed, total, err
-}
-
-// isWorkOfFire reports whether a trigger's run did the work of a scheduled fire, whose instant then follows the shard in its ID.
-func isWorkOfFire(r *history.Run) bool {
-	segments := strings.Split(r.ID, "/") // NAMESPACE/GROUP/JOB/SHARD/WORK/TRIGGER/ATTEMPT
-	if len(segments) < 6 {
-		return false
-	}
-	_, err := time.Parse(time.RFC3339Nano, segments[4])
-	return err == nil
 }
 
 // Flags returns the flags with which a command finds the same history, after a blank. If none is named, they are

@@ -73,6 +73,29 @@ func (m *Masker) pending(text string) int {
 	return longest
 }
 
+// Error returns an error whose text has the values replaced. It is err if it has none of them; callers may use Unwrap only to find types
+// of errors.
+func (m *Masker) Error(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	if masked := m.Mask(text); masked != text {
+		return &maskedError{masked, err}
+	}
+	return err
+}
+
+// maskedError is an error with another text.
+type maskedError struct {
+	text string
+	err  error
+}
+
+func (e *maskedError) Error() string { return e.text }
+
+func (e *maskedError) Unwrap() error { return e.err }
+
 // Filter returns a writer to w that replaces values, also those that several writes bring. Close writes what may have been
 // the begin of a value, and does not close w.
 func (m *Masker) Filter(w io.Writer) io.WriteCloser { return &filter{masker: m, to: w} }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 
@@ -85,4 +86,15 @@ func TestHandler_MasksMessagesAndAttributes(t *testing.T) {
 	for _, part := range []string{`msg="message ***"`, "with=***", "g.text=***", `g.error="no ***"`, "g.group.inner=***", "g.n=1"} {
 		assert.Contains(t, out.String(), part)
 	}
+}
+
+func TestMasker_Error(t *testing.T) {
+	var m Masker
+	m.Add("hunter2-hunter2")
+	cause := &os.PathError{Op: "open", Path: "/hunter2-hunter2", Err: os.ErrNotExist}
+	err := m.Error(cause)
+	assert.Equal(t, "open /***: file does not exist", err.Error())
+	assert.ErrorIs(t, err, os.ErrNotExist)
+	assert.Equal(t, os.ErrNotExist, m.Error(os.ErrNotExist), "an error without a value is itself")
+	assert.NoError(t, m.Error(nil))
 }
