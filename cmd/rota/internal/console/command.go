@@ -16,7 +16,7 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/console/account"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
-	"github.com/rota-dev/rota/cmd/rota/internal/secret"
+	"github.com/rota-dev/rota/internal/secret"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/internal/look"
 )
