@@ -16,9 +16,9 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/console/account"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
-	"github.com/rota-dev/rota/internal/secret"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/internal/look"
+	"github.com/rota-dev/rota/internal/secret"
 )
 
 // Command returns the command "rota web".

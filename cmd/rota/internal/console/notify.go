@@ -16,8 +16,8 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/jobsfile"
 	"github.com/rota-dev/rota/cmd/rota/internal/ownfile"
-	"github.com/rota-dev/rota/internal/secret"
 	"github.com/rota-dev/rota/internal/registryurl"
+	"github.com/rota-dev/rota/internal/secret"
 	"github.com/rota-dev/rota/notify"
 )
 

@@ -17,8 +17,8 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/console/account"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/port"
-	"github.com/rota-dev/rota/internal/secret"
 	"github.com/rota-dev/rota/internal/count"
+	"github.com/rota-dev/rota/internal/secret"
 	"github.com/rota-dev/rota/web"
 )
 
