@@ -294,14 +294,14 @@ func (st *Status) addPlan(p *record.Plan) {
 // memberStatuses returns the status of each member for a job whose stored definition has a revision, by incarnation.
 func memberStatuses(s *snapshot.Snapshot, job string, revision int) map[string]*MemberStatus {
 	out := make(map[string]*MemberStatus, len(s.Members))
-	differing := record.CompareLocal(s.LiveMembers(), job)
+	differing, inForce := record.CompareLocal(s.LiveMembers(), job), s.InForce(record.Segment(job), job)
 	for inc, m := range s.Members {
 		own, _ := m.Revision(job)
 		other, differs := m.FindOther(job, revision)
 		alive := s.IsLive(m.Session)
 		out[inc] = &MemberStatus{
 			Instance: m.Name, Host: m.Host, Session: m.Session, Alive: alive, Draining: m.Draining,
-			Offers: m.Offers(job), Unsupported: slices.Contains(m.Unsupported, job), Revision: own,
+			Offers: m.Offers(inForce), Unsupported: slices.Contains(m.Unsupported, job), Revision: own,
 			Differs: differs, Own: other.Own, Blocked: shardList(m.Blocked[job]), Waiting: waitingOf(m.Waiting[job]),
 			LocalDiffers: alive && !m.Draining && slices.Contains(differing, m.Name),
 		}

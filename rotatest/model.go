@@ -226,7 +226,11 @@ func splitIncarnation(incarnation string) (instance string, s registry.SessionID
 // operators may have disabled it.
 func (j *jobModel) offers(incarnation string) (offers, may bool) {
 	m, ok := j.group.members[incarnation]
-	offers = ok && j.group.model.alive(incarnation) && !m.Draining && m.Offers(j.name)
+	job := record.Job{Name: j.name}
+	if j.stored != nil {
+		job = *j.stored
+	}
+	offers = ok && j.group.model.alive(incarnation) && !m.Draining && m.Offers(job)
 	disabled := j.group.disabled.Excludes(&m) || j.control != nil && j.control.Excludes(&m)
 	return offers, offers && !disabled
 }

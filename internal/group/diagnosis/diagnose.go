@@ -369,7 +369,7 @@ func (d *diagnosis) checkJobs() {
 			continue
 		}
 		f := Finding{Warning, Missing, job.Name, d.Keys.Plan(segment), "the job has no plan", d.byLeader("makes one; if it stays so, look at its log")}
-		if d.countOffers(job.Name) == 0 {
+		if d.countOffers(job.Job) == 0 {
 			if d.stopped {
 				continue
 			}
@@ -397,7 +397,7 @@ func (d *diagnosis) checkJobs() {
 }
 
 // countOffers returns how many live members offer a job.
-func (d *diagnosis) countOffers(job string) (n int) {
+func (d *diagnosis) countOffers(job record.Job) (n int) {
 	for _, m := range d.Members {
 		if d.IsLive(m.Session) && m.Offers(job) {
 			n++
@@ -424,7 +424,7 @@ func (d *diagnosis) checkPlan(segment string, p *record.Plan) {
 		unowned = unowned.Minus(shards)
 	}
 	problem := p.Problem
-	if problem == "" && d.countOffers(p.Job) == 0 && unowned.Len() == total {
+	if problem == "" && d.countOffers(p.Last().Job()) == 0 && unowned.Len() == total {
 		problem = planning.UnofferedProblem
 	}
 	kind := Problem

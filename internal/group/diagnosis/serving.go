@@ -59,7 +59,8 @@ func (d *diagnosis) isServingProblem(problem string) bool {
 // adviseDisabled returns the command that enables the live instances that offer a job and may not own its shards, ""
 // if there are none.
 func (d *diagnosis) adviseDisabled(segment, job string) string {
-	offers := slices.DeleteFunc(d.LiveMembers(), func(m *record.Member) bool { return !m.Offers(job) })
+	inForce := d.InForce(segment, job)
+	offers := slices.DeleteFunc(d.LiveMembers(), func(m *record.Member) bool { return !m.Offers(inForce) })
 	excludedBy := func(x *record.Exclusion) []*record.Member {
 		return slices.DeleteFunc(slices.Clone(offers), func(m *record.Member) bool { return !x.Excludes(m) })
 	}

@@ -39,6 +39,14 @@ func (s *subject) checkDefined() result {
 	return pass("revision %d is stored", s.Stored.Revision)
 }
 
+// inForce returns the definition by which shards are assigned, or the name alone if there is none.
+func (s *subject) inForce() record.Job {
+	if job := s.leader.InForce(record.Segment(s.Job)); job.Name != "" {
+		return job
+	}
+	return record.Job{Name: s.Job}
+}
+
 func (s *subject) checkOffered() result {
 	offers, unsupported, live := 0, 0, 0
 	for inc, m := range s.Members {
@@ -46,9 +54,9 @@ func (s *subject) checkOffered() result {
 			continue
 		}
 		live++
-		if m.Offers(s.Job) {
+		if m.Offers(s.inForce()) {
 			offers++
-		} else if slices.Contains(m.Unsupported, s.Job) {
+		} else if m.LacksSupport(s.inForce()) {
 			unsupported++
 		}
 	}
@@ -468,7 +476,7 @@ func (s *subject) explainUnowned() result {
 	offers, free := 0, 0
 	for _, inc := range sortedKeys(s.Members) {
 		m := s.Members[inc]
-		if !s.isLive(inc) || !m.Offers(s.Job) {
+		if !s.isLive(inc) || !m.Offers(s.inForce()) {
 			continue
 		}
 		offers++

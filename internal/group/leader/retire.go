@@ -132,7 +132,7 @@ func (e *Edits) findRetiredDefinitions(v *planning.View) (parts []restoredDefini
 			delete(e.retired, seg)
 			continue
 		}
-		if !e.isWritable(seg) || !v.IsOffered(old.Name) {
+		if !e.isWritable(seg) || !v.IsOffered(old.Job) {
 			continue
 		}
 		value, err := record.Encode(old.Def)
@@ -141,7 +141,7 @@ func (e *Edits) findRetiredDefinitions(v *planning.View) (parts []restoredDefini
 		}
 		parts = append(parts, restoredDefinition{
 			JobRecord: planning.JobRecord{Def: old.Def, Job: old.Job}, job: old.Job, op: registry.Create(key, value),
-			conds: e.offerCondition(v, old.Name), retired: true,
+			conds: e.offerCondition(v, old.Job), retired: true,
 		})
 	}
 	return parts, nil

@@ -40,7 +40,7 @@ func Decide(v *View) Decision {
 // explainTarget adds the problems that the assignment does not know.
 func (r *round) explainTarget(segment string, t target) target {
 	if len(t.owners) == 0 && t.problem == "" {
-		switch job := r.InForce(segment).Name; {
+		switch job := r.InForce(segment); {
 		case r.isUnsupported(job):
 			t.problem = UnsupportedProblem
 		case r.isUnoffered(segment, job):

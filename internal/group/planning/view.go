@@ -23,6 +23,7 @@ type View struct {
 	Members          map[string]MemberRecord  // by incarnation
 	JustJoined       map[string]bool          // members that joined during the term and have not been seen alive
 	Jobs             map[string]JobRecord     // by segment
+	Defined          map[string]DefinedRecord // by segment, of the jobs in Jobs that were defined as data
 	Control          map[string]ControlRecord // by segment
 	Group            GroupRecord              // the pause of the group
 	GroupExclusion   record.Exclusion         // instances and hosts that are disabled for all jobs
@@ -57,6 +58,12 @@ type JobRecord struct {
 	Def json.RawMessage
 	record.Job
 	Stored json.RawMessage // the stored definition, if Def is an override of it
+}
+
+// DefinedRecord is the record of a defined job and its revision.
+type DefinedRecord struct {
+	Rev registry.Rev
+	*record.Defined
 }
 
 // ControlRecord is a control record and its revision.
@@ -120,7 +127,7 @@ func (v *View) HasBothRecords(incarnation string) bool {
 }
 
 // IsOffered reports whether a live member offers a job.
-func (v *View) IsOffered(job string) bool {
+func (v *View) IsOffered(job record.Job) bool {
 	for inc, m := range v.Members {
 		if m.Offers(job) && v.Alive(inc) {
 			return true
@@ -130,9 +137,9 @@ func (v *View) IsOffered(job string) bool {
 }
 
 // isUnsupported reports whether a live member would offer a job if it supported its definitions.
-func (v *View) isUnsupported(job string) bool {
+func (v *View) isUnsupported(job record.Job) bool {
 	for inc, m := range v.Members {
-		if slices.Contains(m.Unsupported, job) && v.Alive(inc) {
+		if m.LacksSupport(job) && v.Alive(inc) {
 			return true
 		}
 	}
