@@ -37,7 +37,7 @@ type round struct {
 func newRound(v *View) *round {
 	r := &round{
 		View: v, expired: v.ExpiredMembers(), skewReports: findSkewReports(v),
-		followers: findFollowers(v), programs: map[string]due.Program{}, endedFires: map[string]record.FireRuns{},
+		followers: FindFollowers(v), programs: map[string]due.Program{}, endedFires: map[string]record.FireRuns{},
 		reads: map[string]bool{}, parts: map[string][]string{}, follow: map[string]bool{},
 	}
 	r.circles = scheduletext.NewCircles(r.followedBy)
