@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -273,7 +272,7 @@ func (l *Leader) deleteOver(ctx context.Context, term []registry.Cond, over []de
 	}, func(due defined.Due, _ registry.Rev) {
 		l.defined.index.Remove(due.Segment)
 		delete(l.View.Control, due.Segment)
-		l.Log.Log(ctx, slog.LevelDebug, "defined job deleted", "job", due.Segment)
+		l.Log.Debug("defined job deleted", "job", due.Segment)
 	})
 	for segment := range changed {
 		l.noteRecord(segment)
@@ -313,7 +312,7 @@ func (l *Leader) recordRest(r planning.Rest, rev registry.Rev) {
 	delete(l.View.Defined, r.Segment)
 	if r.Deleted {
 		delete(l.View.Control, r.Segment)
-		l.Log.Info("defined job deleted", "job", r.Job.Name)
+		l.Log.Debug("defined job deleted", "job", r.Job.Name)
 	}
 	if r.Defined != nil {
 		if value, err := record.Encode(r.Defined); err == nil {

@@ -227,6 +227,30 @@ func TestDefined(t *testing.T) {
 		assert.Empty(t, d.records("x"))
 		assert.EqualValues(t, 1, d.read("x").Rest.Counts.Succeeded)
 	})
+	run("of two kinds of one name the higher revision is stored", func(t *testing.T, d definer) {
+		for _, revision := range []int{1, 3, 2} {
+			w := d.g.NewWorker(fmt.Sprintf("r%d", revision), nil)
+			w.OfferKinds(record.Kind{Name: "note", Revision: revision})
+			d.g.JoinWorker(w)
+		}
+		e, ok := d.g.GetRecord(d.g.Keys.Kind("note"))
+		require.True(t, ok)
+		k, err := record.DecodeKind(e.Value)
+		require.NoError(t, err)
+		assert.Equal(t, 3, k.Revision)
+	})
+	run("a plan rests on the record of the defined job as known", func(t *testing.T, d definer) {
+		w := d.start("a", nil)
+		d.g.Server.Delay("a", 0, 2*time.Second) // its watches are late
+		d.define("x", "t1", 1, "every 1m", "", nil)
+		sleep(4 * time.Second) // it has woken
+		d.define("x", "t1", 2, "every 1m", `,"param":"new"`, nil)
+		d.g.Server.Delay("a", 0, 0)
+		sleep(10 * time.Second)
+		assert.Contains(t, string(d.g.ReadPlan("x").Last().Def), "new")
+		sleep(time.Minute)
+		assert.Len(t, w.TakeRuns(), 1)
+	})
 	run("members without the kind own nothing", func(t *testing.T, d definer) {
 		d.g.Start("a", coordtest.Def("other", 0, 1, ""))
 		d.define("x", "t1", 1, "every 1m", "", nil)

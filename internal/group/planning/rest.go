@@ -233,9 +233,7 @@ func (p *jobPlanner) deleteReplaced() (Rest, bool) {
 	switch key := p.Keys.Defined(p.segment); {
 	case !known: // nor may it have a value that another program wrote, which lists leave out
 		rest.Records.Conds = append(rest.Records.Conds, registry.Absent(key))
-	case !d.IsDeleted():
-		rest.Records.Conds = append(rest.Records.Conds, registry.At(key, d.Rev))
-	default:
+	case d.IsDeleted():
 		rest.Records.Ops = append(rest.Records.Ops, registry.Delete(p.Keys.Defined(p.segment), d.Rev))
 	}
 	// An intent for the next creation stays.
