@@ -42,7 +42,7 @@ type Worker struct {
 	cancels map[shardOf]context.CancelCauseFunc
 
 	Compiler        due.Compiler // nil: all jobs fire each minute
-	unsupportedWord string // definitions that contain it cannot be compiled; "": all can
+	unsupportedWord string       // definitions that contain it cannot be compiled; "": all can
 }
 
 // shardOf names a shard of a job.

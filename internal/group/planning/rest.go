@@ -18,7 +18,8 @@ const (
 	RestBefore = 2 * time.Minute
 )
 
-// maxRests bounds the jobs that one decision puts to rest or deletes: the leader does nothing else meanwhile.
+// maxRests bounds the jobs that one decision puts to rest or deletes, and those whose claims it has read for that: the leader does
+// nothing else meanwhile.
 const maxRests = 500
 
 // Rest deletes the records of a defined job that is awake. Either the job rests from then on, or operators do not want this
@@ -26,11 +27,11 @@ const maxRests = 500
 type Rest struct {
 	Segment string
 	Job     record.Job
-	Records batch.Items      // deletes the records as they were read; the next Defined is among them if there is one
-	Defined *record.Defined  // as written by Records; nil if they delete it or leave it as it is
-	Deleted bool             // operators do not want this creation
-	Key     registry.Key     // of the definition: the deletion of states depends on it
-	Rev     registry.Rev     // of the definition
+	Records batch.Items     // deletes the records as they were read; the next Defined is among them if there is one
+	Defined *record.Defined // as written by Records; nil if they delete it or leave it as it is
+	Deleted bool            // operators do not want this creation
+	Key     registry.Key    // of the definition: the deletion of states depends on it
+	Rev     registry.Rev    // of the definition
 }
 
 // isReplaced reports whether operators want another creation of a defined job than the one that is awake, or none.
@@ -47,7 +48,9 @@ func (v *View) isReplaced(segment string) bool {
 }
 
 // wantsNoRuns reports whether a job is to run no more: operators have retired, deleted or replaced it.
-func (v *View) wantsNoRuns(segment string) bool { return v.isRetiring(segment) || v.isReplaced(segment) }
+func (v *View) wantsNoRuns(segment string) bool {
+	return v.isRetiring(segment) || v.isReplaced(segment)
+}
 
 // creation returns the record of a defined job that is awake. It returns false while the leader does not know it.
 func (p *jobPlanner) creation() (d DefinedRecord, known bool) {
@@ -102,7 +105,7 @@ func pastOfRest(r *record.Rest) pastPlan {
 	return pastPlan{epoch: r.Epoch, trigger: r.Trigger, through: r.From - 1}
 }
 
-// findRests returns the defined jobs whose records can be deleted, sorted: on a slow tick those that are to rest, and always
+// findRests returns the defined jobs whose records can be deleted: on a slow tick those that are to rest, and always
 // those that operators do not want. planned are the segments whose plans this decision changes.
 func (r *round) findRests(planned map[string]bool) (rests []Rest, more bool) {
 	if !r.DefinedSynced {
@@ -112,8 +115,8 @@ func (r *round) findRests(planned map[string]bool) (rests []Rest, more bool) {
 		if _, unreadable := r.UnreadableInputs[seg]; unreadable || planned[seg] || r.UnreadablePlans[seg] || r.EditedPlans[seg] {
 			continue
 		}
-		if len(rests) == maxRests {
-			return rests, true
+		if r.candidates == maxRests {
+			return rests, len(rests) > 0
 		}
 		p := jobPlanner{round: r, segment: seg}
 		p.prev, p.next = r.Plans[seg], r.Plans[seg].Plan
@@ -130,7 +133,8 @@ func (r *round) findRests(planned map[string]bool) (rests []Rest, more bool) {
 	return rests, false
 }
 
-// definedSegments returns the segments of the defined jobs that are awake, sorted.
+// definedSegments returns the segments of the defined jobs that are awake, sorted, but each time from another one on: those
+// that cannot rest for long must not keep others from it.
 func (r *round) definedSegments() (segments []string) {
 	for seg, job := range r.Jobs {
 		if job.Kind != "" && (r.RestTick || r.isReplaced(seg)) {
@@ -138,6 +142,10 @@ func (r *round) definedSegments() (segments []string) {
 		}
 	}
 	slices.Sort(segments)
+	if n := len(segments); n > maxRests {
+		turn := int(uint64(r.Now)/uint64(time.Second)) % n
+		segments = slices.Concat(segments[turn:], segments[:turn])
+	}
 	return segments
 }
 
@@ -145,10 +153,11 @@ func (r *round) definedSegments() (segments []string) {
 // Without a fresh read of each member it requests those that are missing and returns false.
 func (p *jobPlanner) readAllClaims() (claims map[string]ClaimsRecord, complete bool) {
 	claims, complete = map[string]ClaimsRecord{}, true
+	p.candidates++
 	for inc := range p.Members {
 		l, ok := p.freshPart(inc, p.segment, p.prev.Rev)
 		if !ok {
-			p.requestPart(inc)
+			p.requestRecord(inc)
 			complete = false
 			continue
 		}

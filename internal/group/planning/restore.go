@@ -68,12 +68,12 @@ func (p *jobPlanner) findPast(d DefinedRecord) (past pastPlan, missing []string)
 		return pastOfRest(d.Rest), nil
 	}
 	past, missing = p.findPastPlan()
-	if d.Defined == nil || !p.ListByKey {
+	if d.Defined == nil {
 		p.requestReads(missing...)
 		return past, missing
 	}
-	for _, inc := range missing {
-		p.requestPart(inc)
+	for _, inc := range missing { // many jobs may be defined while many others are awake
+		p.requestRecord(inc)
 	}
 	return past, missing
 }

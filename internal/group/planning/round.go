@@ -28,10 +28,11 @@ type round struct {
 	programs   map[string]due.Program     // by definition, as far as they were needed
 	endedFires map[string]record.FireRuns // by segment: findEndedFiresWithReads, as far as it was needed
 
-	reads  map[string]bool     // see Decision.Reads
-	parts  map[string][]string // see Decision.Parts
-	frozen int                 // jobs of which this decision freezes shards
-	follow map[string]bool     // see Decision.Follow
+	reads      map[string]bool     // see Decision.Reads
+	parts      map[string][]string // see Decision.Parts
+	frozen     int                 // jobs of which this decision freezes shards
+	candidates int                 // defined jobs whose claims decide whether they may rest
+	follow     map[string]bool     // see Decision.Follow
 }
 
 func newRound(v *View) *round {
