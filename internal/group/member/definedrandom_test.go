@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	definedSeeds = flag.Int("defined.seeds", 8, "how many random worlds of defined jobs to run")
+	definedSeeds = flag.Int("defined.seeds", 4, "how many random worlds of defined jobs to run")
 	definedSeed  = flag.Uint64("defined.seed", 1, "the first of them")
 )
 
@@ -298,6 +298,11 @@ func (w *randomWorld) judge() {
 				}
 				before[op.Key] = c
 			}
+		}
+	}
+	for _, worker := range w.g.Members {
+		for _, line := range worker.Log.LinesWith("another writer changed a record", "claim j") {
+			w.t.Errorf("%s found its records changed: %s", worker.Instance(), line)
 		}
 	}
 	for _, c := range w.all {
