@@ -213,6 +213,7 @@ func (x *Index) next(now record.Instant) *indexed {
 			return j
 		}
 	}
+	x.changed = nil // a map keeps the memory of all that were in it
 	if x.queue.Len() > 0 && x.queue.First().at <= now {
 		return x.queue.Pop()
 	}
