@@ -479,4 +479,3 @@ func TestRegisterKind(t *testing.T) {
 		assert.EqualError(t, err, `withdraw kind "post": unknown kind`)
 	})
 }
-
