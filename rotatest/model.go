@@ -326,9 +326,18 @@ func (b *model) running(job string) []string {
 
 // runID returns executor.Run.ID.
 func (j *jobModel) runID(shard int, r record.Ref) string {
-	namespace, group := j.group.keys.Names()
-	names := record.NewRunNames(namespace, group, j.name, r.Fire.Time(), j.plan.RunOf(r), r.Attempt)
+	names := record.NewRunNames(j.id(), r.Fire.Time(), j.plan.RunOf(r), r.Attempt)
 	id, _ := names.Of(shard)
+	return id
+}
+
+// id identifies the job, and its creation if it is a defined one.
+func (j *jobModel) id() record.JobID {
+	id := record.JobID{Job: j.name}
+	id.Namespace, id.Group = j.group.keys.Names()
+	if j.plan != nil {
+		id.Created = j.plan.Last().Job().Created
+	}
 	return id
 }
 

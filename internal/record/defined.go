@@ -114,8 +114,8 @@ func DecodeDefined(b []byte) (*Defined, error) {
 	switch {
 	case d.IsDeleted():
 		return d, nil
-	case len(d.Created) > maxCreatedBytes:
-		return nil, fmt.Errorf("created has %d bytes, at most %d", len(d.Created), maxCreatedBytes)
+	case CheckCreated(d.Created) != nil:
+		return nil, fmt.Errorf("created: %w", CheckCreated(d.Created))
 	case d.Revision < 1:
 		return nil, fmt.Errorf("revision is %d, below 1", d.Revision)
 	}

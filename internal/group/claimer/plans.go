@@ -3,6 +3,7 @@ package claimer
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"maps"
 	"slices"
 
@@ -96,6 +97,11 @@ func (c *Claimer) reportShards(job string, before, after *record.Plan) {
 		return
 	}
 	e := event.Shards{Job: job}
+	for _, p := range []*record.Plan{before, after} {
+		if p != nil {
+			e.Kind = p.Last().Job().Kind
+		}
+	}
 	e.Before, e.FrozenBefore = c.shardsIn(before)
 	e.After, e.FrozenAfter = c.shardsIn(after)
 	if !e.Before.Equal(e.After) || !e.FrozenBefore.Equal(e.FrozenAfter) {
@@ -157,7 +163,7 @@ func (c *Claimer) compileEpochs(j *JobState, before *record.Plan) {
 			programs[e.Number] = p
 			continue
 		}
-		p, err := c.Work.Compile(e.Def)
+		p, err := c.compile(e.Def)
 		if err != nil {
 			if e.Number > j.loggedUnsupported { // once, not at each change of the plan
 				j.loggedUnsupported = e.Number
@@ -170,6 +176,18 @@ func (c *Claimer) compileEpochs(j *JobState, before *record.Plan) {
 	}
 	j.programs = programs
 	c.setUnsupported(j, len(programs) < len(j.Plan.Epochs))
+}
+
+// compile compiles a definition that this process can run.
+func (c *Claimer) compile(def json.RawMessage) (due.Program, error) {
+	p, err := c.Work.Compile(def)
+	if err != nil {
+		return nil, err
+	}
+	if checker, ok := c.Work.(RunChecker); ok {
+		err = checker.CheckRunnable(p)
+	}
+	return p, err
 }
 
 // hasEpoch reports whether a plan has an epoch of the same number with the same definition. A nil plan has none.

@@ -28,6 +28,15 @@ func (m *Member) OfferKinds(kinds ...record.Kind) {
 	})
 }
 
+// WithdrawKinds stops offering the jobs of kinds until the next OfferKinds of them. Their shards are reassigned.
+func (m *Member) WithdrawKinds(names ...string) {
+	m.changeState(func() {
+		for _, name := range names {
+			delete(m.kinds, name)
+		}
+	})
+}
+
 // storeKinds stores the records of kinds that are newer than the stored ones.
 func (m *Member) storeKinds(ctx context.Context, kinds map[string]record.Kind) error {
 	for _, name := range slices.Sorted(maps.Keys(kinds)) {
