@@ -42,7 +42,7 @@ type Kind struct {
 	// MaxJobs bounds how many jobs of the kind may be defined. Zero means 100,000, which bounds the defined jobs of a group
 	// as well.
 	MaxJobs int
-	// Defaults are what a definition of the kind has that does not say otherwise: Shards, ShardParams, Param, Strategy, RunOn,
+	// Defaults are the fields of definitions of the kind that do not set them: Shards, ShardParams, Param, Strategy, RunOn,
 	// Timeout, OnCrash, OnMisfire, OnOverlap, CatchupWindow, Tracking, MaxAttempts and Retry. Its other fields must be zero.
 	//
 	// They are stored with the kind, and become part of a job's definition when the job is defined, so that all
@@ -60,7 +60,7 @@ func (k Kind) clone() Kind {
 // may be called before and after Start. If any kind is invalid, RegisterKind returns all problems of all kinds, joined,
 // each wrapping ErrInvalidKind, and registers none. It copies the kinds.
 //
-// What is stored of a kind is that of the highest Revision. So a changed Description, MaxJobs or Defaults needs a higher
+// The store keeps the record of the highest Revision. So a changed Description, MaxJobs or Defaults needs a higher
 // Revision; otherwise it is not stored, and a change of Defaults is logged at WARN. Handler, Middleware and MaxRunning
 // belong to this process and apply to runs that begin after the call. Each Middleware is called once for each kind, so the
 // returned handler serves all runs of all its jobs in this process.
@@ -214,7 +214,7 @@ func (k Kind) defaultDefinition() definition {
 	return definitionOf(j)
 }
 
-// record returns what is stored of k.
+// record returns the stored form of k.
 func (k Kind) record() (record.Kind, error) {
 	defaults, err := k.storedDefaults()
 	return record.Kind{Name: k.Name, Description: k.Description, Revision: k.Revision, Defaults: defaults, MaxJobs: k.MaxJobs}, err

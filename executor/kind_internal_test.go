@@ -96,7 +96,7 @@ func TestDecodeDefinition_OfADefinedJob(t *testing.T) {
 	assert.ErrorContains(t, decode("a/b", 0, "x7"), "kind: ")
 }
 
-// A leader and an operator compile what they cannot run; an owner of shards must not.
+// A leader and an operator compile definitions of kinds that they lack; an owner of shards must have the kind.
 func TestWork_CheckRunnable(t *testing.T) {
 	e := newExecutor(t, Options{})
 	require.NoError(t, e.RegisterKind(Kind{Name: "mail", Revision: 2, Handler: HandlerFunc(noop)}))
@@ -140,7 +140,7 @@ func TestClaimedRuns_ForgetDefinedJobsWithoutRuns(t *testing.T) {
 	assert.Equal(t, 2, all.size)
 }
 
-// What a process keeps of a defined job that it owns is the program of its definition.
+// The executor keeps the program of the definition for a defined job of which it owns shards, and nothing else.
 func TestProgram_OfADefinedJobIsSmall(t *testing.T) {
 	const jobs = 2000
 	programs := make([]due.Program, 0, jobs)

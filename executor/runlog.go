@@ -93,7 +93,7 @@ type burstOf struct {
 	how  outcome
 }
 
-// newBurstOf returns what a run with an outcome is counted with.
+// newBurstOf names the runs together with which a run is counted.
 func newBurstOf(r *Run, how outcome) burstOf {
 	if r.Kind != "" {
 		return burstOf{kind: r.Kind, how: how}

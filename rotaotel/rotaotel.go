@@ -2,20 +2,21 @@
 //
 //	executor.Options{Middleware: []executor.Middleware{rotaotel.Middleware(nil)}}
 //
-// Each run is a span with the name "run" and that of its job, or of the kind of a defined job, of kind SERVER, and the root of a trace
-// of its own, since the shards of a fire run in several processes at different times. The context of
-// the handler has the span, so spans and requests of the handler are below it.
+// Each run is a span, of kind SERVER and the root of a trace of its own, since the shards of a fire
+// run in several processes at different times. Its name is "run JOB", or "run kind KIND" for a defined
+// job, since there may be any number of these. The context of the handler has the span, so spans and
+// requests of the handler are below it.
 //
 // Spans of one fire have a link to the same span context, which FireContext derives from the
-// namespace, the job, its creation if it is a defined one, and the fire. No span has that context. So a search for spans with its trace ID
+// namespace, the job and the fire. No span has that context. So a search for spans with its trace ID
 // in a link finds all shards and attempts of a fire, and nothing is stored or sent for that.
 //
 // The trace ID is that of executor.RunEnded, of the history and of the lines of Run.Logger.
 //
-// Attributes are rota.namespace, rota.job, rota.kind of a defined job, rota.shard, rota.fire, rota.trigger, rota.attempt,
-// rota.reason, rota.run.id, rota.fence and rota.instance. The status of a run that succeeds is unset.
-// Others have the status Error, with the error's text, and error.type: timeout, panic, drained,
-// session_lost, or the Go type of the error.
+// Attributes are rota.namespace, rota.job, rota.kind for a defined job, rota.shard, rota.fire,
+// rota.trigger, rota.attempt, rota.reason, rota.run.id, rota.fence and rota.instance. The status of a
+// run that succeeds is unset. Others have the status Error, with the error's text, and error.type:
+// timeout, panic, drained, session_lost, or the Go type of the error.
 package rotaotel
 
 import (
