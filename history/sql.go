@@ -43,7 +43,7 @@ var (
 	}
 	runColumns = []string{
 		"namespace", "grp", "job", "fire", "run_id", "instance", "trigger_no", "shard", "shards", "attempt", "reason", "fence", "started_at",
-		"ended_at", "outcome", "error", "exit_code", "output_tail", "trace_id", "items_fetched", "items_processed", "took_us", "failure",
+		"ended_at", "outcome", "error", "exit_code", "output_tail", "trace_id", "items_fetched", "items_processed", "kind", "took_us", "failure",
 	}
 )
 
@@ -62,7 +62,7 @@ func (s *SQLStore) runArguments(args []any, r *Run) []any {
 		exit = sql.NullInt64{Int64: int64(fitInt32(*r.ExitCode)), Valid: true}
 	}
 	return append(args, r.Namespace, r.Group, r.Job, t(r.Fire), r.ID, r.Instance, int64(r.Trigger), r.Shard, r.Shards, r.Attempt, r.Reason, int64(r.Fence),
-		t(r.Started), t(r.Ended), string(r.Outcome), r.Error, exit, r.Output, r.TraceID, r.ItemsFetched, r.ItemsProcessed, r.Duration().Microseconds(), r.Outcome.IsFailure())
+		t(r.Started), t(r.Ended), string(r.Outcome), r.Error, exit, r.Output, r.TraceID, r.ItemsFetched, r.ItemsProcessed, r.Kind, r.Duration().Microseconds(), r.Outcome.IsFailure())
 }
 
 // Write is described in Sink. It inserts the batch in one transaction. Rows that exist remain as they are, apart from the runs
