@@ -16,11 +16,10 @@ type SQLStore struct {
 	dialect Dialect
 	o       SQLOptions
 
-	mu    mutex.Mutex
-	steps []trimStep // of the present round of Trim
-	jobs  map[jobKey]*jobRows
-	// logJobs are those of rota_log.
-	logJobs map[jobKey]*jobRows
+	mu      mutex.Mutex
+	steps   []trimStep // of the present round of Trim
+	rows    rowCounts  // of rota_run and rota_fire_part
+	logRows rowCounts  // of rota_log
 }
 
 // SQL returns a store in the tables that Migrate creates. The database and its driver are the caller's, and so is
@@ -31,7 +30,7 @@ func SQL(db *sql.DB, d Dialect, o SQLOptions) (*SQLStore, error) {
 	if err := d.check(); err != nil {
 		return nil, err
 	}
-	return &SQLStore{db: db, dialect: d, o: o.withDefaults(), jobs: map[jobKey]*jobRows{}, logJobs: map[jobKey]*jobRows{}}, nil
+	return &SQLStore{db: db, dialect: d, o: o.withDefaults()}, nil
 }
 
 // The columns of the tables, in the order in which rows are written and read.
