@@ -111,16 +111,16 @@ func (c *claimedRun) callHandler() error {
 
 // begin returns the handler, and records that it is about to be called.
 func (c *claimedRun) begin(ctx context.Context, began time.Time) (Handler, error) {
-	job, ok := c.claim.e.findJob(c.claim.Job)
+	h, err := c.claim.e.findHandler(c.claim.Job, c.claim.program.Kind)
 	switch {
-	case !ok:
-		return nil, fmt.Errorf("run %q: %w", c.claim.Job, ErrUnknownJob)
+	case err != nil:
+		return nil, err
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx) // the run waited until its session was lost or the next fire was due
 	case !c.claim.e.claimed.handlerStarts(c, began):
 		return nil, errNotBegun
 	}
-	return job.Handler, nil
+	return h, nil
 }
 
 // runHandler calls h, reports its begin and its end, and returns the result to report.
@@ -159,11 +159,17 @@ type shardOf struct {
 // claimedRuns are all claimed runs that have not ended.
 type claimedRuns struct {
 	mu      mutex.Mutex
-	of      map[string][]*claimedRun // by job, then by shard; nil: no run
+	of      map[string]*runsOfJob // by job
 	count   int
 	size    int   // the length of all lists
 	closing bool  // all runs are to yield, also those to come
 	closed  error // the cause of cancelAll, after which no handler is called
+}
+
+// runsOfJob are the claimed runs of a job.
+type runsOfJob struct {
+	of    []*claimedRun // by shard; nil: no run
+	count int
 }
 
 // manyRuns is the size of the lists beyond which they are not kept for the next fire.
@@ -174,29 +180,37 @@ func (a *claimedRuns) add(c *claim, runs []*claimedRun) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	all := a.of[c.Job]
-	if c.Shards > len(all) {
-		longer := make([]*claimedRun, c.Shards)
-		a.size += len(longer) - copy(longer, all)
-		all = longer
-		if a.of == nil {
-			a.of = map[string][]*claimedRun{}
+	if all == nil {
+		if all = (&runsOfJob{}); a.of == nil {
+			a.of = map[string]*runsOfJob{}
 		}
 		a.of[c.Job] = all
+	}
+	if c.Shards > len(all.of) {
+		longer := make([]*claimedRun, c.Shards)
+		a.size += len(longer) - copy(longer, all.of)
+		all.of = longer
 	}
 	for _, r := range runs {
 		if a.closing {
 			r.signal.ask(ErrDraining)
 		}
-		all[r.task.Shard] = r
+		all.of[r.task.Shard] = r
 	}
+	all.count += len(runs)
 	a.count += len(runs)
 }
 
-// remove forgets a run that has ended.
+// remove forgets a run that has ended. With the last one of a defined job it forgets the job, of which there may be any number.
 func (a *claimedRuns) remove(c *claimedRun) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.of[c.claim.Job][c.task.Shard] = nil
+	all := a.of[c.claim.Job]
+	all.of[c.task.Shard] = nil
+	if all.count--; all.count == 0 && c.claim.program.Kind != "" {
+		a.size -= len(all.of)
+		delete(a.of, c.claim.Job)
+	}
 	if a.count--; a.count == 0 && a.size > manyRuns {
 		a.of, a.size = nil, 0
 	}
@@ -204,8 +218,8 @@ func (a *claimedRuns) remove(c *claimedRun) {
 
 // find returns the run of a shard, nil if there is none. The caller holds a.mu.
 func (a *claimedRuns) find(shard shardOf) *claimedRun {
-	if runs := a.of[shard.job]; shard.shard < len(runs) {
-		return runs[shard.shard]
+	if runs := a.of[shard.job]; runs != nil && shard.shard < len(runs.of) {
+		return runs.of[shard.shard]
 	}
 	return nil
 }
@@ -214,7 +228,7 @@ func (a *claimedRuns) find(shard shardOf) *claimedRun {
 func (a *claimedRuns) all() iter.Seq[*claimedRun] {
 	return func(yield func(*claimedRun) bool) {
 		for _, runs := range a.of {
-			for _, c := range runs {
+			for _, c := range runs.of {
 				if c != nil && !yield(c) {
 					return
 				}
@@ -300,7 +314,7 @@ func (c *claim) newRun(shard int) *Run {
 	e, p := c.e, c.program
 	id, key := c.names.Of(shard)
 	r := &Run{RunInfo: RunInfo{
-		ID: id, Key: key, Namespace: e.namespace, Group: e.group, Job: c.Job, Instance: e.member.Instance(),
+		ID: id, Key: key, Namespace: e.namespace, Group: e.group, Job: c.Job, Kind: p.Kind, Created: p.Created, Instance: e.member.Instance(),
 		Shard: shard, Shards: c.Shards, Targets: c.Targets, Param: p.Param, ShardParam: p.ShardParams[shard],
 		FireTime: c.Fire, Attempt: c.Attempt, Retries: c.Retries, Trigger: c.Trigger, Fence: c.Fence,
 	}}

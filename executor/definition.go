@@ -14,8 +14,8 @@ import (
 	"github.com/rota-dev/rota/schedule"
 )
 
-// definition is the stored form of a Job: all fields but Handler and MaxRunning, with defaults
-// filled in, so that a version with other defaults interprets it equally.
+// definition is the stored form of a Job, or of a job that is defined as data: all fields but Handler and MaxRunning, with
+// defaults filled in, so that a version with other defaults interprets it equally.
 //
 // Its JSON is canonical: equal definitions with equal extra fields have equal bytes.
 type definition struct {
@@ -40,6 +40,11 @@ type definition struct {
 	StartPaused bool       `json:"start_paused,omitempty"`
 
 	RunOn map[string]string `json:"run_on,omitempty"`
+
+	// Of a job that is defined as data. See record.Job.
+	Kind         string `json:"kind,omitempty"`
+	KindRevision int    `json:"kind_revision,omitempty"`
+	Created      string `json:"created,omitempty"`
 
 	extra record.Fields
 }
@@ -165,10 +170,33 @@ func (d definition) problems() []problem {
 	}
 	report("Retry", d.Retry.check())
 	report("Tracking", d.Tracking.check())
+	all = append(all, d.checkKind()...)
 	all = append(all, d.checkEndCounter()...)
 	if d.Tracking == TrackClaims && d.Retry != (retryField{}) {
 		report("Retry", errors.New("needs TrackRuns: with TrackClaims, ends are not recorded"))
 	}
+	return all
+}
+
+// checkKind returns the rules that the fields of a defined job break. A registered job has none of them.
+func (d definition) checkKind() []problem {
+	var all []problem
+	report := func(field string, err error) {
+		if err != nil {
+			all = append(all, problem{field, err})
+		}
+	}
+	if d.Kind == "" {
+		for field, set := range map[string]bool{"KindRevision": d.KindRevision != 0, "Created": d.Created != ""} {
+			if set {
+				report(field, errors.New("is set, and kind is missing"))
+			}
+		}
+		return all
+	}
+	report("Kind", record.CheckKindName(d.Kind))
+	report("KindRevision", checkRevision(d.KindRevision))
+	report("Created", record.CheckCreated(d.Created))
 	return all
 }
 

@@ -96,8 +96,11 @@ func TestDefinition_Equal(t *testing.T) {
 		"Tracking":    func(d *definition) { d.Tracking = TrackClaims },
 		"OnOverlap":   func(d *definition) { d.OnOverlap = SkipOverlapping },
 		"Retry":       func(d *definition) { d.Retry = retryFieldOf(Retry{Max: 1}) },
+		"Kind":        func(d *definition) { d.Kind = "mail" },
+		"Created":     func(d *definition) { d.Created = "x7" },
 
 		"CatchupWindow": func(d *definition) { d.CatchupWindow = 2 },
+		"KindRevision":  func(d *definition) { d.KindRevision = 2 },
 	}
 	for i := range reflect.TypeFor[definition]().NumField() {
 		field := reflect.TypeFor[definition]().Field(i).Name

@@ -11,6 +11,12 @@
 // A [Job] is a struct literal; only Name and Handler are required. Register validates all
 // jobs and reports all problems together, each as an ErrInvalidJob.
 //
+// # Kinds
+//
+// A [Kind] is code for jobs that are defined as data, such as a report for each customer: each
+// defined job names its kind, and has a schedule and parameters of its own. RegisterKind offers all
+// jobs of a kind, present and future.
+//
 // # Fires
 //
 // Job.Schedule determines the fires of a job: the instants at which its shards run. Package
@@ -32,8 +38,8 @@
 //
 // # Bounds
 //
-// Job.MaxRunning bounds the concurrent runs of one job in this process, and Options.Workers
-// those of all its jobs. Claimed runs beyond a bound wait for a worker; Executor.Waiting
+// Job.MaxRunning bounds the concurrent runs of one job in this process, Kind.MaxRunning those of
+// all defined jobs of a kind, and Options.Workers those of all its jobs. Claimed runs beyond a bound wait for a worker; Executor.Waiting
 // returns them. See docs/sizing.md.
 //
 // # Events and metrics

@@ -79,19 +79,19 @@ func (e *Executor) memberEvents() event.Hooks {
 		Shards: forward(e, func(o *Observer) func(ShardsChanged) { return o.ShardsChanged },
 			func(s event.Shards, at time.Time) ShardsChanged {
 				return ShardsChanged{
-					Job: s.Job, Gained: listShards(s.After.Minus(s.Before)), Lost: listShards(s.Before.Minus(s.After)),
+					Job: s.Job, Kind: s.Kind, Gained: listShards(s.After.Minus(s.Before)), Lost: listShards(s.Before.Minus(s.After)),
 					Moving: listShards(s.FrozenAfter.Minus(s.FrozenBefore)), Owned: s.After.Len(), At: at,
 				}
 			}),
 		Skipped: forward(e, func(o *Observer) func(FiresSkipped) { return o.FiresSkipped },
 			func(s event.Skipped, at time.Time) FiresSkipped {
-				return FiresSkipped{s.Job, s.Reason, listShards(s.Shards), s.Fires, s.From.Time(), s.Through.Time(), at}
+				return FiresSkipped{s.Job, s.Kind, s.Reason, listShards(s.Shards), s.Fires, s.From.Time(), s.Through.Time(), at}
 			}),
 		Crashed: e.observeCrashed,
 		Refused: e.refused.count,
 		FireEnded: forward(e, func(o *Observer) func(FireEnded) { return o.FireEnded },
 			func(f event.FireEnded, _ time.Time) FireEnded {
-				return FireEnded{f.Job, f.At.Time(), f.Trigger, f.Shards, f.Failed, f.Skipped, f.Ended.Time(), f.Repeated}
+				return FireEnded{f.Job, f.Kind, f.At.Time(), f.Trigger, f.Shards, f.Failed, f.Skipped, f.Ended.Time(), f.Repeated}
 			}),
 	}
 }
@@ -127,11 +127,12 @@ func (e *Executor) queueCrashed(l event.Crashed) {
 			return
 		}
 		fire := l.Runs.Fire.Time()
-		names := record.NewRunNames(e.namespace, e.group, l.Job, fire, l.RunOf, l.Runs.Attempt)
+		of := record.JobID{Namespace: e.namespace, Group: e.group, Job: l.Job, Created: l.Created}
+		names := record.NewRunNames(of, fire, l.RunOf, l.Runs.Attempt)
 		for s := range l.Runs.Shards.All() {
 			id, key := names.Of(s)
 			o.RunCrashed(RunCrashed{Run: RunInfo{
-				ID: id, Key: key, Namespace: e.namespace, Group: e.group, Job: l.Job, Instance: l.Instance, Shard: s, FireTime: fire, Attempt: l.Runs.Attempt, Trigger: l.Runs.Trigger,
+				ID: id, Key: key, Namespace: e.namespace, Group: e.group, Job: l.Job, Kind: l.Kind, Created: l.Created, Instance: l.Instance, Shard: s, FireTime: fire, Attempt: l.Runs.Attempt, Trigger: l.Runs.Trigger,
 			}, At: at, Rerun: l.Rerun})
 		}
 	})

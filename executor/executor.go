@@ -48,10 +48,10 @@ type Options struct {
 	DrainTimeout time.Duration
 	// Workers bounds the concurrent runs of all jobs in this process, for jobs that share a
 	// scarce resource such as memory. Zero means no bound; then each job is bounded only by its
-	// Job.MaxRunning, and jobs do not delay each other.
+	// Job.MaxRunning or Kind.MaxRunning, and jobs do not delay each other.
 	//
 	// With a bound, a free worker serves the job with the fewest running runs, and among
-	// several of these the one with the earliest fire. Runs are not preempted: while long runs
+	// several of these the one with the earliest fire. All defined jobs of a Kind count as one job. Runs are not preempted: while long runs
 	// occupy all workers, every job waits. Give jobs with long runs a MaxRunning below Workers.
 	// See docs/sizing.md.
 	Workers int
@@ -116,16 +116,18 @@ type Executor struct {
 	keys       record.Keys
 	waited     waitReport // of the goroutine that the pool's alarm has begun
 
-	mu        mutex.Mutex
-	jobs      map[string]*Job // by name, withdrawn ones included
-	withdrawn map[string]bool // by name of the job
-	followed  map[string]bool // jobs that a registered one follows or has followed
-	state     state
-	shutdown  *shutdown          // nil: Shutdown has not been called since Start
-	joined    bool               // Start has returned nil
-	stop      context.CancelFunc // ends the member at once
-	stopped   chan struct{}      // closed when Member.Run has returned; failed is set then
-	failed    error              // from Member.Run
+	mu             mutex.Mutex
+	jobs           map[string]*Job  // by name, withdrawn ones included
+	withdrawn      map[string]bool  // by name of the job
+	followed       map[string]bool  // jobs that a registered one follows or has followed
+	kinds          map[string]*Kind // by name, withdrawn ones included
+	withdrawnKinds map[string]bool  // by name
+	state          state
+	shutdown       *shutdown          // nil: Shutdown has not been called since Start
+	joined         bool               // Start has returned nil
+	stop           context.CancelFunc // ends the member at once
+	stopped        chan struct{}      // closed when Member.Run has returned; failed is set then
+	failed         error              // from Member.Run
 }
 
 type state int
@@ -166,7 +168,10 @@ func New(reg registry.Registry, namespace string, o Options) (*Executor, error) 
 		middleware = fmt.Errorf("option Middleware: %w", err)
 	}
 	o.Middleware = slices.Clone(o.Middleware)
-	e := &Executor{reg: reg, opts: o, namespace: namespace, group: cmp.Or(o.Group, "default"), jobs: map[string]*Job{}, withdrawn: map[string]bool{}, followed: map[string]bool{}, stopped: make(chan struct{})}
+	e := &Executor{
+		reg: reg, opts: o, namespace: namespace, group: cmp.Or(o.Group, "default"), stopped: make(chan struct{}),
+		jobs: map[string]*Job{}, withdrawn: map[string]bool{}, followed: map[string]bool{}, kinds: map[string]*Kind{}, withdrawnKinds: map[string]bool{},
+	}
 	var err error
 	e.member, err = member.New(reg, member.Options{
 		Namespace: namespace, Group: o.Group, Instance: o.Instance, SessionTTL: o.SessionTTL,
@@ -329,11 +334,4 @@ func (e *Executor) explainUnknownJob(job string, err error) error {
 		return fmt.Errorf("%w: it is registered here, and Start has not stored it yet", err)
 	}
 	return err
-}
-
-func (e *Executor) findJob(name string) (*Job, bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	j, ok := e.jobs[name]
-	return j, ok
 }

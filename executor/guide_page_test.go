@@ -34,7 +34,7 @@ func TestGuidePage_HasEverySetting(t *testing.T) {
 	}
 	var settings []string
 	for prefix, options := range map[string]any{
-		"Options.": executor.Options{}, "Job.": executor.Job{},
+		"Options.": executor.Options{}, "Job.": executor.Job{}, "Kind.": executor.Kind{},
 		"etcd.Options.": etcd.Options{}, "zookeeper.Options.": zookeeper.Options{},
 	} {
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(options)) {

@@ -133,8 +133,8 @@ func TestMiddleware_NilIsRefused(t *testing.T) {
 			err = e.Register(Job{Name: "job", Handler: nothing})
 			assert.ErrorIs(t, err, ErrInvalidJob)
 			assert.EqualError(t, err, `invalid job "job": Options.Middleware: entry 0 returned a nil handler`)
-			_, registered := e.findJob("job")
-			assert.False(t, registered)
+			_, err = e.findHandler("job", "")
+			assert.ErrorIs(t, err, ErrUnknownJob)
 		})
 	}
 }

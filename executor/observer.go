@@ -125,7 +125,7 @@ type RunRetried struct {
 // was recorded. The run is lost unless Rerun. Jobs with TrackClaims have none, since their records do not show which runs had
 // ended.
 type RunCrashed struct {
-	// Run has the ID, Key, Namespace, Job, Shard, FireTime, Attempt and Trigger of the run, and the
+	// Run has the ID, Key, Namespace, Group, Job, Kind, Created, Shard, FireTime, Attempt and Trigger of the run, and the
 	// Instance that owned it. Its other fields are zero.
 	Run RunInfo
 	At  time.Time
@@ -137,6 +137,7 @@ type RunCrashed struct {
 // FiresSkipped reports fires that are due and will not run.
 type FiresSkipped struct {
 	Job    string
+	Kind   string // of a defined job
 	Reason SkipReason
 	Shards []int // in ascending order
 	Count  int   // the number of fires skipped for each of Shards
@@ -174,6 +175,7 @@ const (
 // job with AfterJob(name).OnEnd runs for each fire in any case.
 type FireEnded struct {
 	Job      string
+	Kind     string    // of a defined job
 	FireTime time.Time // the instant of the fire or of the trigger
 	Trigger  uint64    // the number of the trigger; 0 for a fire of the schedule
 	// Shards is the number of shards that the fire is for. Failed is how many of them failed or were lost with their
@@ -192,6 +194,7 @@ func (e FireEnded) Succeeded() bool { return e.Failed+e.Skipped == 0 }
 // is lost, all shards are. Lists of shards are in ascending order.
 type ShardsChanged struct {
 	Job          string
+	Kind         string // of a defined job
 	Gained, Lost []int
 	// Moving are the shards that are about to move to other instances and were not before. They
 	// are claimed no more, and move when their runs have ended.

@@ -130,7 +130,7 @@ func TestPool_UnderStress(t *testing.T) {
 				for i := range tasks {
 					job, how := fmt.Sprint("job-", rng.IntN(5)), rng.IntN(4)
 					if rng.IntN(20) == 0 {
-						p.SetBound(job, rng.IntN(4))
+						p.SetBound(pool.Lane{Name: job}, rng.IntN(4))
 					}
 					h := HandlerFunc(func(context.Context, *Run) error {
 						runtime.Gosched()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/rota-dev/rota/executor/internal/pool"
 	"github.com/rota-dev/rota/internal/jobname"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/scheduletext"
@@ -96,7 +97,7 @@ func (e *Executor) Register(jobs ...Job) error {
 			e.followed[name] = true
 		}
 		delete(e.withdrawn, j.Name)
-		e.pool.SetBound(j.Name, orDefault(j.MaxRunning, defaultMaxRunning()))
+		e.pool.SetBound(pool.Lane{Name: j.Name}, orDefault(j.MaxRunning, defaultMaxRunning()))
 	}
 	e.mu.Unlock()
 	for _, r := range again {
@@ -145,9 +146,13 @@ func (j Job) problems(knows func(strategy string) bool) []problem {
 		all = append(all, problem{"Local", err})
 	}
 	if !knows(d.Strategy) {
-		all = append(all, problem{"Strategy", fmt.Errorf("%.100q is neither built in nor in Options.Strategies", d.Strategy)})
+		all = append(all, problem{"Strategy", errUnknownStrategy(d.Strategy)})
 	}
 	return all
+}
+
+func errUnknownStrategy(name string) error {
+	return fmt.Errorf("%.100q is neither built in nor in Options.Strategies", name)
 }
 
 // checkCirclesLocked reports jobs that, with those registered before, follow each other in a circle. A circle leads
@@ -189,16 +194,24 @@ func (e *Executor) wrapHandlers(jobs []Job) ([]Handler, error) {
 	handlers := make([]Handler, len(jobs))
 	var errs []error
 	for i, j := range jobs {
-		h, err := applyMiddleware(j.Middleware, j.Handler)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%w %.100q: Middleware: %w", ErrInvalidJob, j.Name, err))
-			continue
-		}
-		if handlers[i], err = applyMiddleware(e.opts.Middleware, h); err != nil {
-			errs = append(errs, fmt.Errorf("%w %.100q: Options.Middleware: %w", ErrInvalidJob, j.Name, err))
+		var p *problem
+		if handlers[i], p = e.wrapHandler(j.Middleware, j.Handler); p != nil {
+			errs = append(errs, fmt.Errorf("%w %.100q: %w", ErrInvalidJob, j.Name, p))
 		}
 	}
 	return handlers, errors.Join(errs...)
+}
+
+// wrapHandler returns a handler within the middleware of its job or kind, and all that within the middleware of the executor.
+func (e *Executor) wrapHandler(own []Middleware, h Handler) (Handler, *problem) {
+	h, err := applyMiddleware(own, h)
+	if err != nil {
+		return nil, &problem{"Middleware", err}
+	}
+	if h, err = applyMiddleware(e.opts.Middleware, h); err != nil {
+		return nil, &problem{"Options.Middleware", err}
+	}
+	return h, nil
 }
 
 // Withdraw makes this process stop offering jobs until they are registered here again. It

@@ -37,16 +37,21 @@ type RunInfo struct {
 	// other work gets it, also if the job is forgotten or the store is emptied. Use it as an idempotency key, such as in a
 	// unique column. Fleets on different stores need different namespaces or groups for that.
 	//
+	// JOB of a defined job is NAME@CREATED, so that a name that is deleted and defined again is other work.
+	//
 	// WORK of a fire is its instant, as RFC 3339 in UTC, also if an operator retries or backfills it. WORK of a trigger is
 	// #NUMBER-TOKEN, with a random token.
 	//
-	// A key is printable ASCII of at most 255 bytes. In NAMESPACE, GROUP and JOB, bytes other than letters, digits, ".", "_"
-	// and "-" are escaped, and a name of more than 60 bytes ends in a hash. Upper and lower case differ, so a column has
+	// A key is printable ASCII of at most 255 bytes. In NAMESPACE, GROUP and NAME, bytes other than letters, digits, ".", "_"
+	// and "-" are escaped, and a segment of more than 60 bytes has a name that ends in a hash. Upper and lower case differ, so a column has
 	// to compare bytes.
 	Key string
 	// Namespace and Group are those of the executor. Job is the name of the job. Instance is the name of this
 	// process.
 	Namespace, Group, Job, Instance string
+	// Kind is the kind of a defined job, and Created identifies the creation of the job: a name that was deleted and is
+	// defined again has another one. Both are empty for a registered job.
+	Kind, Created string
 	// Shard is from 0 to Shards-1. Shards is the same for all shards of a fire.
 	Shard, Shards int
 	// Targets is how many shards the fire or trigger runs: Shards, or fewer for a trigger of some shards.
@@ -112,7 +117,8 @@ func (r Run) String() string {
 // ShardKey returns the beginning of Key, NAMESPACE/GROUP/JOB/SHARD, which identifies the shard over all fleets. Fences of
 // runs with the same ShardKey can be compared, so it is the key of a table of fences. It has at most 190 bytes.
 func (r *Run) ShardKey() string {
-	return string(record.AppendShardKey(nil, r.Namespace, r.Group, r.Job, r.Shard))
+	id := record.JobID{Namespace: r.Namespace, Group: r.Group, Job: r.Job, Created: r.Created}
+	return string(id.AppendShardKey(nil, r.Shard))
 }
 
 // Reason is the reason why a run was started.

@@ -31,11 +31,13 @@ func TestRun_PrintsAsOneLine(t *testing.T) {
 }
 
 func TestRun_ShardKeyIsTheBeginningOfKey(t *testing.T) {
-	r := Run{RunInfo: RunInfo{Namespace: "a/b", Group: "blue", Job: "run all", Shard: 3}}
-	names := record.NewRunNames(r.Namespace, r.Group, r.Job, time.Now(), record.RunOf{}, 1)
-	_, key := names.Of(r.Shard)
-	assert.Equal(t, "a~2fb/blue/run~20all/3", r.ShardKey())
-	assert.True(t, strings.HasPrefix(key, r.ShardKey()+"/"))
+	for created, want := range map[string]string{"": "a~2fb/blue/run~20all/3", "x7": "a~2fb/blue/run~20all@x7/3"} {
+		r := Run{RunInfo: RunInfo{Namespace: "a/b", Group: "blue", Job: "run all", Created: created, Shard: 3}}
+		names := record.NewRunNames(record.JobID{Namespace: r.Namespace, Group: r.Group, Job: r.Job, Created: created}, time.Now(), record.RunOf{}, 1)
+		_, key := names.Of(r.Shard)
+		assert.Equal(t, want, r.ShardKey())
+		assert.True(t, strings.HasPrefix(key, r.ShardKey()+"/"))
+	}
 }
 
 func TestRun_CommitOfARunWrittenByHand(t *testing.T) {

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -27,7 +28,7 @@ const (
 	runReturned   // its handler returned late, after it was logged as overdue
 )
 
-// outcomes defines the log lines. The first run of a job in an interval is logged with message.
+// outcomes defines the log lines. The first run of a job, or of a kind of defined jobs, in an interval is logged with message.
 // The others are counted and logged with more when the interval ends. If more is empty, each
 // run is logged.
 var outcomes = [...]struct {
@@ -66,7 +67,7 @@ func outcomeOf(ctx context.Context, p *program, err error) outcome {
 }
 
 const (
-	// logInterval is how long runs of a job with one outcome are counted after the first.
+	// logInterval is how long runs of a job, or of a kind, with one outcome are counted after the first.
 	logInterval = 10 * time.Second
 	// overdueAfter is how long after its time-out a handler that has not returned is logged.
 	// The time until the next line triples, up to overdueAtMost.
@@ -75,8 +76,8 @@ const (
 )
 
 // runLog logs the outcomes of runs. It bounds the lines: a job of 10,000 shards that fail every
-// second is logged with two lines per interval. It has an entry and a timer for each job and
-// outcome of the present interval.
+// second is logged with two lines per interval, as is a kind of 10,000 jobs. It has an entry and a timer for each job or
+// kind and outcome of the present interval.
 type runLog struct {
 	log *slog.Logger
 
@@ -84,12 +85,31 @@ type runLog struct {
 	bursts map[burstOf]*burst
 }
 
+// burstOf names runs that are counted together: those of a registered job, or of all defined jobs of a kind, of which there
+// may be any number.
 type burstOf struct {
-	job string
-	how outcome
+	kind string // of defined jobs
+	job  string // registered; empty for a kind
+	how  outcome
 }
 
-// burst is the runs of a job with one outcome since the first of them was logged.
+// newBurstOf names the runs together with which a run is counted.
+func newBurstOf(r *Run, how outcome) burstOf {
+	if r.Kind != "" {
+		return burstOf{kind: r.Kind, how: how}
+	}
+	return burstOf{job: r.Job, how: how}
+}
+
+// attr returns the attribute that names the job or the kind.
+func (o burstOf) attr() slog.Attr {
+	if o.kind != "" {
+		return slog.String("kind", o.kind)
+	}
+	return slog.String("job", o.job)
+}
+
+// burst is the runs of a job or kind with one outcome since the first of them was logged.
 type burst struct {
 	began time.Time
 	timer *time.Timer
@@ -121,7 +141,11 @@ func (l *runLog) logOrCount(r *Run, how outcome, err error, attrs ...slog.Attr) 
 	if !l.logs(how) || o.more != "" && !l.beginsInterval(r, how, err) {
 		return
 	}
-	attrs = append([]slog.Attr{slog.String("job", r.Job), slog.String("run", r.ID)}, attrs...)
+	of := []slog.Attr{slog.String("job", r.Job), slog.String("run", r.ID)}
+	if r.Kind != "" {
+		of = append(of, slog.String("kind", r.Kind))
+	}
+	attrs = append(of, attrs...)
 	if err != nil {
 		attrs = append(attrs, slog.Any("error", err))
 	}
@@ -131,7 +155,7 @@ func (l *runLog) logOrCount(r *Run, how outcome, err error, attrs ...slog.Attr) 
 // beginsInterval reports whether a run is the first with its outcome in an interval, which then begins.
 // Others are counted.
 func (l *runLog) beginsInterval(r *Run, how outcome, err error) bool {
-	of := burstOf{r.Job, how}
+	of := newBurstOf(r, how)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if b := l.bursts[of]; b != nil {
@@ -171,7 +195,7 @@ func (l *runLog) flush() {
 		b.timer.Stop()
 		order = append(order, of)
 	}
-	slices.SortFunc(order, func(a, b burstOf) int { return strings.Compare(a.job, b.job) })
+	slices.SortFunc(order, func(a, b burstOf) int { return cmp.Or(strings.Compare(a.job, b.job), strings.Compare(a.kind, b.kind)) })
 	for _, of := range order {
 		l.logCount(of, all[of])
 	}
@@ -183,7 +207,7 @@ func (l *runLog) logCount(of burstOf, b *burst) {
 	}
 	o := outcomes[of.how]
 	attrs := []slog.Attr{
-		slog.String("job", of.job), slog.Int("count", b.more),
+		of.attr(), slog.Int("count", b.more),
 		slog.Duration("within", time.Since(b.began).Round(time.Millisecond)), slog.String("last", b.run),
 	}
 	if b.err != nil {

@@ -81,14 +81,17 @@ func (r *Run) Yield() <-chan struct{} {
 	return r.signal.channel()
 }
 
-// Logger returns the logger of the executor with the attributes job, shard, run and attempt, and trace_id after
-// SetTraceID. Observers with a RunLog receive its lines too. For a Run that is a literal, it is derived from slog.Default.
+// Logger returns the logger of the executor with the attributes job, shard, run and attempt, kind for a defined job, and
+// trace_id after SetTraceID. Observers with a RunLog receive its lines too. For a Run that is a literal, it is derived from slog.Default.
 func (r *Run) Logger() *slog.Logger {
 	log := r.log
 	if log == nil {
 		log = slog.Default()
 	}
 	log = log.With("job", r.Job, "shard", r.Shard, "run", r.ID, "attempt", r.Attempt)
+	if r.Kind != "" {
+		log = log.With("kind", r.Kind)
+	}
 	if r.notes != nil && r.notes.traceID() != "" {
 		log = log.With("trace_id", r.notes.traceID())
 	}

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 	"time"
@@ -62,6 +63,8 @@ func (c *refusedClaims) load() RefusedClaims {
 
 // JobStats describes a job in Stats.
 type JobStats struct {
+	// Kind is the kind of a defined job, empty for a registered one.
+	Kind string
 	// Owned is the number of shards that this instance owns. Blocked is the number of shards
 	// that it may not run until a handler of its earlier session returns.
 	Owned, Blocked   int
@@ -108,13 +111,13 @@ func (e *Executor) Stats() Stats {
 	}
 	for name, j := range m.Jobs {
 		s.Jobs[name] = JobStats{
-			Owned: j.Owned, Blocked: j.Blocked, Overdue: since(j.Due), NextFire: j.NextFire,
+			Kind: j.Kind, Owned: j.Owned, Blocked: j.Blocked, Overdue: since(j.Due), NextFire: j.NextFire,
 			Unowned: j.Unowned, UnownedOverdue: since(j.UnownedDue), Paused: j.Paused,
 		}
 	}
 	for name, c := range e.pool.CountByJob() {
 		j := s.Jobs[name]
-		j.Running, j.Waiting = c.Running, c.Waiting
+		j.Running, j.Waiting, j.Kind = c.Running, c.Waiting, cmp.Or(j.Kind, c.Kind)
 		s.Jobs[name] = j
 		s.Running, s.Waiting = s.Running+c.Running, s.Waiting+c.Waiting
 	}

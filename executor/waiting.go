@@ -119,7 +119,10 @@ func (e *Executor) reportWaiting() {
 	logFirstJobs(news.began, func(job string) {
 		w := waits[job]
 		remedy := "raise Workers, or start more instances"
-		if w.Own {
+		switch {
+		case w.Own && w.Kind != "":
+			remedy = "raise MaxRunning of the kind, or start more instances"
+		case w.Own:
 			remedy = "raise the job's MaxRunning, or start more instances"
 		}
 		e.log.Warn("runs wait for a worker", "job", job, "waiting", len(w.Shards), "since", w.Since, "behind", w.Behind, "remedy", remedy)

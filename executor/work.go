@@ -16,10 +16,16 @@ import (
 // work is the claimer.Work of an Executor.
 type work struct{ *Executor }
 
-var _ claimer.Work = work{}
+var (
+	_ claimer.Work       = work{}
+	_ claimer.RunChecker = work{}
+)
 
 // Compile is described in claimer.Work.
 func (w work) Compile(def json.RawMessage) (due.Program, error) { return Compile(def) }
+
+// CheckRunnable is described in claimer.RunChecker.
+func (w work) CheckRunnable(p due.Program) error { return w.checkKind(&p.(*program).definition) }
 
 // Start is described in claimer.Work.
 func (w work) Start(ctx context.Context, r claimer.Run, shards iter.Seq[int], done func(shard int, err error)) {
@@ -28,13 +34,14 @@ func (w work) Start(ctx context.Context, r claimer.Run, shards iter.Seq[int], do
 	if w.opts.Clock != nil {
 		now = w.clock()
 	}
-	names := record.NewRunNames(w.namespace, w.group, r.Job, r.Fire, r.RunOf, r.Attempt)
+	id := record.JobID{Namespace: w.namespace, Group: w.group, Job: r.Job, Created: p.Created}
+	names := record.NewRunNames(id, r.Fire, r.RunOf, r.Attempt)
 	c := &claim{Run: r, e: w.Executor, program: p, names: names, done: done}
 	var runs []*claimedRun
 	for shard := range shards {
 		w.observeClaimed(c, shard, now)
 		runs = append(runs, &claimedRun{claim: c, task: pool.Task{
-			Job: c.Job, Shard: shard, Fire: c.Fire, Since: now, Added: added, Ctx: ctx, HandsBack: p.handsBack(), Delay: c.startDelay(shard, now),
+			Job: c.Job, Kind: p.Kind, Shard: shard, Fire: c.Fire, Since: now, Added: added, Ctx: ctx, HandsBack: p.handsBack(), Delay: c.startDelay(shard, now),
 		}})
 	}
 	w.claimed.add(c, runs)

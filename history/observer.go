@@ -80,7 +80,7 @@ func newCrashedRun(e executor.RunCrashed) Run {
 }
 
 func runOfInfo(i executor.RunInfo) Run {
-	return Run{Namespace: i.Namespace, Group: i.Group, ID: i.ID, Job: i.Job, Fire: i.FireTime, Trigger: i.Trigger, Shard: i.Shard, Attempt: i.Attempt, Instance: i.Instance}
+	return Run{Namespace: i.Namespace, Group: i.Group, ID: i.ID, Job: i.Job, Kind: i.Kind, Fire: i.FireTime, Trigger: i.Trigger, Shard: i.Shard, Attempt: i.Attempt, Instance: i.Instance}
 }
 
 // newSkippedFire returns a record of skipped fires. It is that of the last one, since the event does not list them.

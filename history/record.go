@@ -47,7 +47,9 @@ type Run struct {
 	// ID is executor.Run.ID.
 	ID string `json:"id"`
 	// Job, Fire, Trigger, Shard, Shards, Attempt, Reason, Instance and Fence are described at executor.Run.
-	Job     string    `json:"job"`
+	Job string `json:"job"`
+	// Kind is the kind of a defined job, empty for a registered one.
+	Kind    string    `json:"kind,omitzero"`
 	Fire    time.Time `json:"fire"`
 	Trigger uint64    `json:"trigger,omitzero"`
 	Shard   int       `json:"shard"`
@@ -278,7 +280,7 @@ func (r Run) normalize() Run {
 	r.Trigger, r.Fence = min(r.Trigger, math.MaxInt64), min(r.Fence, math.MaxInt64)
 	r.Shard, r.Shards, r.Attempt = fitInt32(r.Shard), fitInt32(r.Shards), fitInt32(r.Attempt)
 	r.Reason, r.Outcome = cleanKey(r.Reason, 32), Outcome(cleanKey(string(r.Outcome), 32))
-	r.TraceID = cleanKey(r.TraceID, 64)
+	r.TraceID, r.Kind = cleanKey(r.TraceID, 64), cleanKey(r.Kind, 64)
 	r.Error, r.Output = cleanHead(r.Error, MaxError), cleanTail(r.Output, MaxOutput)
 	return r
 }

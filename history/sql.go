@@ -16,11 +16,10 @@ type SQLStore struct {
 	dialect Dialect
 	o       SQLOptions
 
-	mu    mutex.Mutex
-	steps []trimStep // of the present round of Trim
-	jobs  map[jobKey]*jobRows
-	// logJobs are those of rota_log.
-	logJobs map[jobKey]*jobRows
+	mu      mutex.Mutex
+	steps   []trimStep // of the present round of Trim
+	rows    rowCounts  // of rota_run and rota_fire_part
+	logRows rowCounts  // of rota_log
 }
 
 // SQL returns a store in the tables that Migrate creates. The database and its driver are the caller's, and so is
@@ -31,7 +30,7 @@ func SQL(db *sql.DB, d Dialect, o SQLOptions) (*SQLStore, error) {
 	if err := d.check(); err != nil {
 		return nil, err
 	}
-	return &SQLStore{db: db, dialect: d, o: o.withDefaults(), jobs: map[jobKey]*jobRows{}, logJobs: map[jobKey]*jobRows{}}, nil
+	return &SQLStore{db: db, dialect: d, o: o.withDefaults()}, nil
 }
 
 // The columns of the tables, in the order in which rows are written and read.
@@ -43,7 +42,7 @@ var (
 	}
 	runColumns = []string{
 		"namespace", "grp", "job", "fire", "run_id", "instance", "trigger_no", "shard", "shards", "attempt", "reason", "fence", "started_at",
-		"ended_at", "outcome", "error", "exit_code", "output_tail", "trace_id", "items_fetched", "items_processed", "took_us", "failure",
+		"ended_at", "outcome", "error", "exit_code", "output_tail", "trace_id", "items_fetched", "items_processed", "kind", "took_us", "failure",
 	}
 )
 
@@ -62,7 +61,7 @@ func (s *SQLStore) runArguments(args []any, r *Run) []any {
 		exit = sql.NullInt64{Int64: int64(fitInt32(*r.ExitCode)), Valid: true}
 	}
 	return append(args, r.Namespace, r.Group, r.Job, t(r.Fire), r.ID, r.Instance, int64(r.Trigger), r.Shard, r.Shards, r.Attempt, r.Reason, int64(r.Fence),
-		t(r.Started), t(r.Ended), string(r.Outcome), r.Error, exit, r.Output, r.TraceID, r.ItemsFetched, r.ItemsProcessed, r.Duration().Microseconds(), r.Outcome.IsFailure())
+		t(r.Started), t(r.Ended), string(r.Outcome), r.Error, exit, r.Output, r.TraceID, r.ItemsFetched, r.ItemsProcessed, r.Kind, r.Duration().Microseconds(), r.Outcome.IsFailure())
 }
 
 // Write is described in Sink. It inserts the batch in one transaction. Rows that exist remain as they are, apart from the runs

@@ -147,26 +147,14 @@ func (s *SQLStore) countLogs(pieces []Log) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range pieces {
-		key := jobKey{pieces[i].Namespace, pieces[i].Group, pieces[i].Job}
-		rows := s.logJobs[key]
-		if rows == nil {
-			rows = &jobRows{}
-			s.logJobs[key] = rows
-		}
-		rows.since++
+		s.logRows.add(jobKey{pieces[i].Namespace, pieces[i].Group, pieces[i].Job})
 	}
 }
 
 // planLogTrim returns the steps of a round for logs.
 func (s *SQLStore) planLogTrim(now time.Time) []trimStep {
 	var steps []trimStep
-	groups := map[jobKey]bool{}
-	for key, rows := range s.logJobs {
-		groups[jobKey{namespace: key.namespace, group: key.group}] = true
-		if rows.since == 0 || rows.since < checkRows && now.Sub(rows.checked) < checkEvery {
-			continue
-		}
-		rows.since, rows.checked = 0, now
+	for _, key := range s.logRows.nextChecks(now) {
 		for _, failure := range []bool{false, true} {
 			step := trimStep{
 				table: "rota_log", index: "rota_log_failure", equal: []string{"namespace", "grp", "job", "failure"}, args: []any{key.namespace, key.group, key.job, failure},
@@ -183,7 +171,7 @@ func (s *SQLStore) planLogTrim(now time.Time) []trimStep {
 			}
 		}
 	}
-	for g := range groups {
+	for g := range s.logRows.groups {
 		step := trimStep{table: "rota_log", index: "rota_log_age", equal: []string{"namespace", "grp"}, args: []any{g.namespace, g.group}, column: "written_at"}
 		if s.o.LogBytes > 0 {
 			size := step

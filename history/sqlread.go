@@ -44,7 +44,7 @@ func scanRun(d Dialect, rows *sql.Rows) (run Run, err error) {
 	var exit sql.NullInt64
 	err = rows.Scan(&run.Namespace, &run.Group, &run.Job, timeColumn{d, &run.Fire}, &run.ID, &run.Instance, &trigger, &run.Shard, &run.Shards,
 		&run.Attempt, &run.Reason, &fence, timeColumn{d, &run.Started}, timeColumn{d, &run.Ended}, &outcome, &run.Error, &exit, &run.Output, &run.TraceID,
-		&run.ItemsFetched, &run.ItemsProcessed)
+		&run.ItemsFetched, &run.ItemsProcessed, &run.Kind)
 	run.Trigger, run.Fence, run.Outcome = uint64(trigger), uint64(fence), Outcome(outcome)
 	if exit.Valid {
 		code := int(exit.Int64)

@@ -61,29 +61,55 @@ func (o SQLOptions) withDefaults() SQLOptions {
 // jobKey names a job; without the job, a group.
 type jobKey struct{ namespace, group, job string }
 
+// rowCounts counts the rows that a store has written.
+type rowCounts struct {
+	jobs   map[jobKey]*jobRows
+	groups map[jobKey]bool
+}
+
 // jobRows counts the rows that a store has written for a job.
 type jobRows struct {
 	since   int       // since the last check
 	checked time.Time // the last check
 }
 
+// add counts a row of a job.
+func (c *rowCounts) add(key jobKey) {
+	rows := c.jobs[key]
+	if rows == nil {
+		if rows = (&jobRows{}); c.jobs == nil {
+			c.jobs, c.groups = map[jobKey]*jobRows{}, map[jobKey]bool{}
+		}
+		c.jobs[key] = rows
+		c.groups[jobKey{namespace: key.namespace, group: key.group}] = true
+	}
+	rows.since++
+}
+
+// nextChecks returns the jobs whose rows are to be checked now. It forgets the jobs of which nothing has been written for
+// long: there may be any number of defined jobs over time.
+func (c *rowCounts) nextChecks(now time.Time) (due []jobKey) {
+	for key, rows := range c.jobs {
+		switch recent := now.Sub(rows.checked) < checkEvery; {
+		case rows.since == 0 && !recent:
+			delete(c.jobs, key)
+		case rows.since > 0 && (!recent || rows.since >= checkRows):
+			rows.since, rows.checked = 0, now
+			due = append(due, key)
+		}
+	}
+	return due
+}
+
 // countRows counts the rows of a written batch by job.
 func (s *SQLStore) countRows(b Batch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	count := func(key jobKey) {
-		rows := s.jobs[key]
-		if rows == nil {
-			rows = &jobRows{}
-			s.jobs[key] = rows
-		}
-		rows.since++
-	}
 	for i := range b.Fires {
-		count(jobKey{b.Fires[i].Namespace, b.Fires[i].Group, b.Fires[i].Job})
+		s.rows.add(jobKey{b.Fires[i].Namespace, b.Fires[i].Group, b.Fires[i].Job})
 	}
 	for i := range b.Runs {
-		count(jobKey{b.Runs[i].Namespace, b.Runs[i].Group, b.Runs[i].Job})
+		s.rows.add(jobKey{b.Runs[i].Namespace, b.Runs[i].Group, b.Runs[i].Job})
 	}
 }
 
@@ -124,13 +150,10 @@ func (s *SQLStore) Trim(ctx context.Context, now time.Time) (more bool, err erro
 // planTrim returns the steps of a round.
 func (s *SQLStore) planTrim(now time.Time) []trimStep {
 	var steps []trimStep
-	groups := map[jobKey]bool{}
-	for key, rows := range s.jobs {
-		groups[jobKey{namespace: key.namespace, group: key.group}] = true
-		if s.o.RowsPerJob < 0 || rows.since == 0 || rows.since < checkRows && now.Sub(rows.checked) < checkEvery {
+	for _, key := range s.rows.nextChecks(now) {
+		if s.o.RowsPerJob < 0 {
 			continue
 		}
-		rows.since, rows.checked = 0, now
 		for _, table := range []string{"rota_run", "rota_fire_part"} {
 			steps = append(steps, trimStep{
 				table: table, index: "PRIMARY", equal: []string{"namespace", "grp", "job"}, args: []any{key.namespace, key.group, key.job},
@@ -142,7 +165,7 @@ func (s *SQLStore) planTrim(now time.Time) []trimStep {
 		return steps
 	}
 	oldest := s.dialect.timeArgument(now.Add(-s.o.Retention))
-	for g := range groups {
+	for g := range s.rows.groups {
 		steps = append(steps, trimStep{
 			table: "rota_fire_part", index: "rota_fire_part_age", equal: []string{"namespace", "grp"}, args: []any{g.namespace, g.group},
 			column: "fire", before: oldest,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,7 +55,7 @@ func (o *Operator) newAct(what string) record.Act {
 
 // Acts returns the last 32 acts on a job, oldest first. For an empty job, it returns those on all jobs
 // of the group, which are not included in those of a single job. Acts are deleted with the job's control
-// record. Acts of versions of rota that do not record them are missing.
+// record. Of a defined job, the last Define is among them. Acts of versions of rota that do not record them are missing.
 func (o *Operator) Acts(ctx context.Context, job string) ([]Act, error) {
 	if job == "" {
 		c, err := o.readGroupControl(ctx)
@@ -67,11 +68,16 @@ func (o *Operator) Acts(ctx context.Context, job string) ([]Act, error) {
 	if err != nil {
 		return nil, fmt.Errorf("acts on %q: %w", job, err)
 	}
-	c, err := o.readControl(ctx, def.Job)
+	c, err := o.readControl(ctx, &def)
 	if err != nil {
 		return nil, fmt.Errorf("acts on %q: %w", job, err)
 	}
-	return actsOf(c.Acts), nil
+	acts := actsOf(c.Acts)
+	if d := def.defined.Defined; d != nil {
+		acts = slices.Insert(acts, 0, actOf(&d.By))
+		slices.SortStableFunc(acts, func(a, b Act) int { return a.At.Compare(b.At) })
+	}
+	return acts, nil
 }
 
 // PauseUntil pauses a job as Pause does, until t, which must lie in the future. The leader then resumes the

@@ -28,7 +28,7 @@ var ErrNotRunning = errors.New("no run is in progress or pending")
 // The cancellation is durable until the run has ended. Owners and leaders of versions without Cancel ignore it.
 func (o *Operator) Cancel(ctx context.Context, job string, shards ...int) ([]Runs, error) {
 	var found record.Runs
-	err := o.changeAnyControl(ctx, job, func(c *record.Control, def record.Job) (string, error) {
+	err := o.changeAnyControl(ctx, job, func(c *record.Control, _ *storedJob) (string, error) {
 		var err error
 		if found, err = o.findRuns(ctx, record.Segment(job), shards); err != nil {
 			return "", err

@@ -90,6 +90,8 @@ const (
 	FindingProblem     FindingKind = "problem"     // a plan names another problem
 	FindingLost        FindingKind = "lost"        // the store has lost records, see StoreLoss
 	FindingUndelivered FindingKind = "undelivered" // a receiver of package notify gets no messages
+	FindingCollision   FindingKind = "collision"   // a job is registered in code and defined as data
+	FindingLimit       FindingKind = "limit"       // nearly as many jobs are defined as may be
 )
 
 // Diagnose checks all records of the group. None of the states that it finds, such as a damaged record or
@@ -98,7 +100,8 @@ const (
 // Each directory is read at an instant of its own, so a state that is just changing may appear as a
 // finding. A finding that a second call repeats persists.
 //
-// The cost is one list for each directory of the group, for the claims of each member and for each receiver of messages, and one read
+// Once a job has been defined as data, the cost includes a list of each of the 256 directories of definitions; of them, only faults are
+// kept in memory. Otherwise, the cost is one list for each directory of the group, for the claims of each member and for each receiver of messages, and one read
 // for each record that should exist and does not, up to 1000. Records that nothing refers to are not
 // found: the claims of an incarnation that no plan and no member record names, and the states that
 // shards have saved.
@@ -116,6 +119,9 @@ func (o *Operator) Diagnose(ctx context.Context) (Diagnosis, error) {
 	}
 	if err == nil {
 		r.Receivers, err = o.listReceivers(ctx)
+	}
+	if err == nil {
+		err = o.listDefined(ctx, &r)
 	}
 	if err != nil {
 		return Diagnosis{}, fmt.Errorf("diagnose: %w", err)
@@ -141,6 +147,41 @@ func findings(r *diagnosis.Records) Diagnosis {
 		out.Findings = append(out.Findings, Finding{Severity(f.Severity), FindingKind(f.Kind), f.Job, f.Key, f.What, f.Do})
 	}
 	return out
+}
+
+// listDefined reads the jobs that are defined as data. Without the record of their counts, none was ever defined.
+func (o *Operator) listDefined(ctx context.Context, r *diagnosis.Records) error {
+	kinds, err := o.reg.List(ctx, o.keys.Kinds(), registry.ReadOptions{})
+	if err != nil {
+		return err
+	}
+	defined := false
+	for _, e := range kinds.Entries {
+		if e.Key == o.keys.KindCounts() {
+			defined = true
+			continue
+		}
+		if k, err := decodeKind(e); err != nil {
+			r.Defined.PutDamaged(e.Key, err)
+		} else {
+			r.Defined.Use(k.Name).Kind = k
+		}
+	}
+	if !defined {
+		return nil
+	}
+	isBeside := func(segment string) bool {
+		_, controlled := r.Control[segment]
+		return controlled || r.Jobs[segment].Name != ""
+	}
+	return o.eachDefined(ctx, func(e registry.Entry) bool {
+		if d, err := decodeDefined(e); err != nil {
+			r.Defined.PutDamaged(e.Key, err)
+		} else {
+			r.Defined.Put(e, d, isBeside)
+		}
+		return true
+	})
 }
 
 // listReceivers returns the receivers of messages that a process has, or had, in its configuration.

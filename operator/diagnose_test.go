@@ -245,7 +245,7 @@ func TestOperator_Diagnose(t *testing.T) {
 		}
 		g.Server.ResetCounts()
 		assert.Empty(t, diagnose(t, g.NewEditor()))
-		assert.LessOrEqual(t, g.Server.Counts("editor").Reads, 9+3+1, "a list for each directory and each member, and the group's control record")
+		assert.LessOrEqual(t, g.Server.Counts("editor").Reads, 10+3+1, "a list for each directory and each member, and the group's control record")
 	})
 }
 

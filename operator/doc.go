@@ -8,6 +8,7 @@
 //   - Look: [Operator.Group], [Operator.Jobs], [Operator.Instances], [Operator.Status], [Operator.Watch].
 //   - Ask why: [Operator.Explain] for one fire of one shard, [Operator.Diagnose] for the whole group.
 //   - Act: pause, disable, drain, trigger, retry, backfill, cancel, override, retire. [Operator.As] records the caller and the reason.
+//   - Define jobs as data, whose handlers the fleet has registered as kinds: [Operator.Define], [Operator.Definitions], [Operator.Delete].
 //
 // The results have JSON tags: they are the answers of the command rota as JSON, which adds texts to them. A nil list is null;
 // the command prints it as [].

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/rota-dev/rota/internal/group/snapshot"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
+	"github.com/rota-dev/rota/registry"
 )
 
 // Explanation answers why a fire of a job has run or has not, by the records of the job.
@@ -80,13 +82,18 @@ const AllShards = -1
 // that of Status, and one read for each job that the job follows.
 func (o *Operator) Explain(ctx context.Context, job string, shard int, fire time.Time) (Explanation, error) {
 	s, followed, err := o.readFollower(ctx, record.Segment(job))
+	var r explain.Records
+	if err == nil {
+		r, err = o.explainRecords(ctx, s, job, followed)
+	}
 	if err != nil {
 		return Explanation{}, fmt.Errorf("explain %q: %w", job, err)
 	}
-	return o.explain(s, job, followed, shard, fire)
+	return o.explain(r, shard, fire)
 }
 
-// Explain explains a fire as Operator.Explain does, by the records that the view has: it reads nothing from the store.
+// Explain explains a fire as Operator.Explain does, by the records that the view has: it reads nothing from the store, so it knows
+// nothing of a job that rests.
 func (v *GroupView) Explain(job string, shard int, fire time.Time) (Explanation, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -95,12 +102,12 @@ func (v *GroupView) Explain(job string, shard int, fire time.Time) (Explanation,
 	if p := s.Plans[record.Segment(job)].Plan; p != nil && p.Last().Job().After != nil {
 		followed = p.Last().Job().After.Jobs
 	}
-	return v.op.explain(s, job, followed, shard, fire)
+	return v.op.explain(explain.NewRecords(s, job, followed), shard, fire)
 }
 
-// explain explains a fire of a job by a snapshot that has its records and those of the jobs that it follows.
-func (o *Operator) explain(s *snapshot.Snapshot, job string, followed []string, shard int, fire time.Time) (Explanation, error) {
-	r := explain.NewRecords(s, job, followed)
+// explain explains a fire of a job by its records.
+func (o *Operator) explain(r explain.Records, shard int, fire time.Time) (Explanation, error) {
+	job := r.Job
 	r.Compile, r.Now = o.compile, record.InstantOf(time.Now())
 	shards := shardset.Range(0, r.Total())
 	if shard != AllShards {
@@ -111,7 +118,9 @@ func (o *Operator) explain(s *snapshot.Snapshot, job string, followed []string, 
 	}
 	_, damagedDefinition := r.Unreadable[o.keys.Job(record.Segment(job))]
 	_, damagedPlan := r.Unreadable[o.keys.Plan(record.Segment(job))]
-	out := Explanation{Job: job, At: r.Now.Time(), Known: r.Definition != nil || r.Plan != nil || damagedDefinition || damagedPlan}
+	_, damagedDefined := r.Unreadable[o.keys.Defined(record.Segment(job))]
+	known := r.Definition != nil || r.Plan != nil || r.Defined != nil || damagedDefinition || damagedPlan || damagedDefined
+	out := Explanation{Job: job, At: r.Now.Time(), Known: known}
 	for _, a := range explain.Explain(r, shards, record.InstantOf(fire)) {
 		answer := Answer{Shards: shardList(a.Shards), Fire: a.Fire.Time(), Summary: a.Summary, Do: a.Do, Verb: string(a.Verb), Instance: a.Target, Stops: a.Stops, Quotes: a.Quotes}
 		for _, g := range a.Gates {
@@ -120,6 +129,30 @@ func (o *Operator) explain(s *snapshot.Snapshot, job string, followed []string, 
 		out.Answers = append(out.Answers, answer)
 	}
 	return out, nil
+}
+
+// explainRecords returns the records that explain a job, with that which defines it as data if it has no other definition, or
+// a kind.
+func (o *Operator) explainRecords(ctx context.Context, s *snapshot.Snapshot, job string, followed []string) (explain.Records, error) {
+	segment := record.Segment(job)
+	key, stored := o.keys.Defined(segment), s.Definition(segment)
+	if stored.Name != "" && stored.Kind == "" || s.Has(o.keys.Job(segment)) && stored.Name == "" {
+		return explain.NewRecords(s, job, followed), nil
+	}
+	d, err := o.putResting(ctx, s, segment)
+	r := explain.NewRecords(s, job, followed)
+	var damage *damagedError
+	switch {
+	case errors.As(err, &damage):
+		r.Unreadable[key] = damage.rule.Error()
+	case errors.Is(err, registry.ErrForeign):
+		r.Unreadable[key] = "another program wrote it"
+	case err != nil:
+		return r, err
+	}
+	r.Defined = d.Defined
+	r.Rests = d.Defined != nil && !d.IsDeleted() && stored.Name == ""
+	return r, nil
 }
 
 // readFollower reads the records of a job and of its group, and the plans of the jobs that it follows, whose names it returns.

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,8 @@ var ErrOffered = errors.New("the job is in use")
 // instance that takes longer than that from its comparison of definitions to its join offers a job that no other
 // record knows; it has to register the job again.
 //
+// Forget fails with ErrDefined for a job that is defined as data: Delete deletes it.
+//
 // Forget also deletes records of the job that cannot be read. If the plan is one of them, an instance that has claims of the
 // job counts as an owner until its session ends.
 //
@@ -48,6 +51,9 @@ func (o *Operator) forget(ctx context.Context, job string) error {
 		return err
 	}
 	segment := record.Segment(job)
+	if d, err := o.readDefined(ctx, segment); err != nil || d.Defined != nil {
+		return cmp.Or(err, ErrDefined)
+	}
 	for {
 		known := true
 		txn, def, err := o.forgetTxn(ctx, job, segment)
@@ -214,13 +220,13 @@ func (o *Operator) addExpiredClaims(ctx context.Context, txn *registry.Txn, inc,
 	return nil
 }
 
-// deleteStates deletes the states of a job's shards, and returns how many there were.
-func (o *Operator) deleteStates(ctx context.Context, segment string) (int, error) {
+// deleteStates deletes the states of a job's shards on conditions, and returns how many there were.
+func (o *Operator) deleteStates(ctx context.Context, segment string, conds ...registry.Cond) (int, error) {
 	listing, err := o.reg.List(ctx, o.keys.Data(segment, 0).Dir(), registry.ReadOptions{Fresh: true})
 	if err != nil {
 		return 0, err
 	}
-	loads := batch.Pack(nil, listing.Entries, o.reg.Limits(), func(e registry.Entry) batch.Items {
+	loads := batch.Pack(conds, listing.Entries, o.reg.Limits(), func(e registry.Entry) batch.Items {
 		return batch.Items{Ops: []registry.Op{registry.Delete(e.Key, e.Modified)}}
 	}, func(registry.Entry) bool { return false })
 	for _, ld := range loads {

@@ -280,7 +280,7 @@ func (o *Operator) Intent(ctx context.Context, job string) (Intent, error) {
 	if err != nil {
 		return Intent{}, fmt.Errorf("intent for %q: %w", job, err)
 	}
-	c, err := o.readControl(ctx, def.Job)
+	c, err := o.readControl(ctx, &def)
 	if err != nil {
 		return Intent{}, fmt.Errorf("intent for %q: %w", job, err)
 	}
@@ -394,42 +394,62 @@ func shardSetOf(numbers []int, total int) (shardset.Set, error) {
 }
 
 // changeControl changes the intent for a job by compare-and-set, and adds the act, whose text change returns. If change fails with
-// ErrUnchanged, no record is written, and no act is added, which would hide one of the last 32. changeControl fails with ErrRetiring for a job that is to be deleted, since the change would be lost with it.
+// ErrUnchanged, no record is written, and no act is added, which would hide one of the last 32. changeControl fails with ErrRetiring or
+// ErrDeleting for a job that is to be deleted, since the change would be lost with it.
 func (o *Operator) changeControl(ctx context.Context, job string, change func(*record.Control, record.Job) (what string, err error)) error {
-	return o.changeAnyControl(ctx, job, func(c *record.Control, def record.Job) (string, error) {
-		if c.Retiring != nil {
+	return o.changeAnyControl(ctx, job, func(c *record.Control, def *storedJob) (string, error) {
+		switch {
+		case def.deleting:
+			return "", ErrDeleting
+		case c.Retiring != nil:
 			return "", fmt.Errorf("%w since %v", ErrRetiring, c.Retiring.At)
 		}
-		return change(c, def)
+		return change(c, def.Job)
 	})
 }
 
-// changeAnyControl is changeControl for a job that may be retiring.
-func (o *Operator) changeAnyControl(ctx context.Context, job string, change func(*record.Control, record.Job) (what string, err error)) error {
+// changeAnyControl is changeControl for a job that may be to be deleted.
+func (o *Operator) changeAnyControl(ctx context.Context, job string, change func(*record.Control, *storedJob) (what string, err error)) error {
 	segment := record.Segment(job)
-	def, err := o.readDefinition(ctx, segment)
-	if err != nil {
-		return err
-	}
 	for {
-		stored, err := o.readStoredControl(ctx, segment)
-		c := stored.Control
-		var asRead []registry.Cond
-		if err == nil && c == nil {
-			c, asRead, err = o.createControl(ctx, def.Job)
-		}
+		def, err := o.readStoredJob(ctx, segment)
 		if err != nil {
 			return err
 		}
-		what, err := change(c, def.Job)
+		c, rev, conds, err := o.readOrCreateControl(ctx, &def)
+		if err != nil {
+			return err
+		}
+		what, err := change(c, &def)
 		if err != nil {
 			return o.orNil(err)
 		}
 		c.Acts = c.Acts.With(o.newAct(what))
-		if again, err := o.putRecord(ctx, o.keys.Control(segment), stored.Rev, c, asRead...); !again {
+		if again, err := o.putRecord(ctx, o.keys.Control(segment), rev, c, conds...); !again {
 			return err
 		}
 	}
+}
+
+// readOrCreateControl returns the control record of a job and its revision, or the first one with a zero revision, and the conditions
+// under which it is true.
+func (o *Operator) readOrCreateControl(ctx context.Context, def *storedJob) (*record.Control, registry.Rev, []registry.Cond, error) {
+	stored, err := o.readStoredControl(ctx, record.Segment(def.Name))
+	if err != nil {
+		return nil, registry.Rev{}, nil, err
+	}
+	conds := def.asRead(o.keys)
+	if c := def.ownControl(stored.Control); c != nil {
+		return c, stored.Rev, conds, nil
+	}
+	c, planAsRead, err := o.createControl(ctx, def)
+	if err != nil {
+		return nil, registry.Rev{}, nil, err
+	}
+	if old := stored.Control; old != nil { // of an earlier creation, whose runs may be cancelled
+		c.LastTrigger, c.LastBackfill, c.Cancels = max(c.LastTrigger, old.LastTrigger), old.LastBackfill, old.Cancels
+	}
+	return c, stored.Rev, append(conds, planAsRead), nil
 }
 
 // changeGroupControl changes the intent for all jobs by compare-and-set, and adds the act, whose text change returns.
@@ -476,19 +496,18 @@ func putOp(key registry.Key, rev registry.Rev, v any) (registry.Op, error) {
 
 // createControl returns the first control record of a job, and the condition under which it is true:
 // a plan that a leader creates or changes meanwhile may absorb claims before they are read here.
-func (o *Operator) createControl(ctx context.Context, def record.Job) (c *record.Control, asRead []registry.Cond, err error) {
+func (o *Operator) createControl(ctx context.Context, def *storedJob) (c *record.Control, planAsRead registry.Cond, err error) {
 	segment := record.Segment(def.Name)
 	p, err := o.readPlan(ctx, segment)
 	if err != nil {
-		return nil, nil, err
+		return nil, registry.Cond{}, err
 	}
-	planAsRead := registry.Absent(o.keys.Plan(segment))
-	if p.Plan != nil {
-		planAsRead = registry.At(o.keys.Plan(segment), p.Rev)
-	}
-	c = controlWithoutRecord(def, p.Plan)
+	c = def.controlWithoutRecord(p.Plan)
 	c.LastTrigger, err = o.findLastTrigger(ctx, segment, p.Plan)
-	return c, []registry.Cond{planAsRead}, err
+	if d := def.defined.Defined; d != nil && d.Rest != nil {
+		c.LastTrigger = max(c.LastTrigger, d.Rest.Trigger)
+	}
+	return c, asRead(o.keys.Plan(segment), p.Rev), err
 }
 
 // findLastTrigger returns the highest trigger number in the plan and in the claims records of

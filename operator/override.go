@@ -104,7 +104,7 @@ func (o *Operator) previewOverride(ctx context.Context, job string, ov Override)
 	if err != nil {
 		return out, err
 	}
-	c, err := o.readControl(ctx, def.Job)
+	c, err := o.readControl(ctx, &def)
 	if err != nil {
 		return out, err
 	}

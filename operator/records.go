@@ -144,17 +144,20 @@ func (o *Operator) readPlan(ctx context.Context, segment string) (planning.PlanR
 
 // readControl returns the intent for a job. Without a control record, the intent is that of
 // the plan, which the first definition set by StartPaused; later definitions do not change it.
-func (o *Operator) readControl(ctx context.Context, def record.Job) (*record.Control, error) {
-	segment := record.Segment(def.Name)
-	c, err := o.readStoredControl(ctx, segment)
-	if c.Control != nil || err != nil {
-		return c.Control, err
+func (o *Operator) readControl(ctx context.Context, job *storedJob) (*record.Control, error) {
+	segment := record.Segment(job.Name)
+	stored, err := o.readStoredControl(ctx, segment)
+	if err != nil {
+		return nil, err
+	}
+	if c := job.ownControl(stored.Control); c != nil {
+		return c, nil
 	}
 	p, err := o.readPlan(ctx, segment)
 	if err != nil {
 		return nil, err
 	}
-	return controlWithoutRecord(def, p.Plan), nil
+	return job.controlWithoutRecord(p.Plan), nil
 }
 
 // readStoredControl returns the control record of a job, without a Control if there is none.
@@ -186,16 +189,88 @@ func (o *Operator) readGroupControl(ctx context.Context) (planning.GroupRecord, 
 	return s.Group, err
 }
 
-// readDefinition returns the stored definition of a job.
-func (o *Operator) readDefinition(ctx context.Context, segment string) (planning.JobRecord, error) {
+// storedJob is the definition of a job, and the record that defines it, if the job is defined as data.
+type storedJob struct {
+	planning.JobRecord // of a defined job, without a Rev: what operators want, whether the job is awake or not
+	defined            planning.DefinedRecord
+	replaces           bool // another creation of the name has records, which the leader deletes before this one wakes
+	deleting           bool // operators want no creation of the name, and the leader has yet to delete its records
+}
+
+// asRead returns the condition on which an intent for the job rests: a deleted job has none, and the leader deletes those of an
+// earlier creation.
+func (j *storedJob) asRead(keys record.Keys) []registry.Cond {
+	if j.defined.Defined == nil || j.deleting {
+		return nil
+	}
+	return []registry.Cond{registry.At(keys.Defined(record.Segment(j.Name)), j.defined.Rev)}
+}
+
+// ownControl returns a control record, or nil if it is that of an earlier creation.
+func (j *storedJob) ownControl(c *record.Control) *record.Control {
+	if c != nil && j.replaces && !c.HasActsSince(j.defined.At) {
+		return nil
+	}
+	return c
+}
+
+// controlWithoutRecord returns the intent for the job if it has no control record.
+func (j *storedJob) controlWithoutRecord(p *record.Plan) *record.Control {
+	if j.replaces {
+		p = nil
+	}
+	return controlWithoutRecord(j.Job, p)
+}
+
+// readDefinition returns the stored definition of a job, or ErrDeleting for one that is being deleted.
+func (o *Operator) readDefinition(ctx context.Context, segment string) (storedJob, error) {
+	job, err := o.readStoredJob(ctx, segment)
+	if err == nil && job.deleting {
+		return storedJob{}, ErrDeleting
+	}
+	return job, err
+}
+
+// readStoredJob returns the stored definition of a job, which may be one that is being deleted.
+func (o *Operator) readStoredJob(ctx context.Context, segment string) (storedJob, error) {
 	if err := o.checkFormat(ctx); err != nil {
-		return planning.JobRecord{}, err
+		return storedJob{}, err
 	}
 	s, err := o.getReadable(ctx, o.keys.Job(segment))
-	if def, found := s.Jobs[segment]; found || err != nil {
-		return def, err
+	if err != nil {
+		return storedJob{}, err
 	}
-	return planning.JobRecord{}, ErrUnknownJob
+	awake, found := s.Jobs[segment]
+	if found && awake.Kind == "" {
+		return storedJob{JobRecord: awake}, nil
+	}
+	d, err := o.readDefined(ctx, segment)
+	switch {
+	case err != nil:
+		return storedJob{}, err
+	case d.Defined == nil && !found:
+		return storedJob{}, ErrUnknownJob
+	case d.Defined == nil || d.IsDeleted():
+		if !found {
+			awake.Job = record.Job{Name: d.Job}
+		}
+		return storedJob{JobRecord: awake, defined: d, deleting: true}, nil
+	}
+	job := storedJob{JobRecord: planning.JobRecord{Def: d.Definition, Job: d.Parsed()}, defined: d, replaces: found && awake.Created != d.Created}
+	if d.Rest != nil {
+		job.StartPaused = false // that was before the first rest
+	}
+	return job, nil
+}
+
+// putResting adds the definition of a defined job that has none of its own to s, as if it were awake. It returns the record of the
+// defined job, without a Defined if there is none. The caller has read whether the job is awake.
+func (o *Operator) putResting(ctx context.Context, s *snapshot.Snapshot, segment string) (planning.DefinedRecord, error) {
+	d, err := o.readDefined(ctx, segment)
+	if err == nil && d.Defined != nil && !d.IsDeleted() && !s.Has(o.keys.Job(segment)) {
+		s.Put(registry.Entry{Key: o.keys.Job(segment), Value: d.Definition, Modified: d.Rev})
+	}
+	return d, err
 }
 
 // checkFormat checks that this version supports the record format of the namespace.

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,8 @@ var ErrRetiring = errors.New("the job is retiring")
 // joins with it, does not end the retirement: in a rolling deployment an old process may restart. Unretire does. Until
 // then, other changes of the intent fail with ErrRetiring, except Cancel. After the deletion, an instance that registers
 // the job stores a new job, which runs.
+//
+// Retire fails with ErrDefined for a job that is defined as data: Delete deletes it.
 //
 // Jobs that follow a retired job (schedule.AfterJob) stay, and have no fires any more. Their Status.Problem names the missing job.
 //
@@ -131,6 +134,11 @@ func (o *Operator) readIntentChange(ctx context.Context, job, verb string, chang
 	if err != nil {
 		return items, err
 	}
+	if verb == "retire" {
+		if d, err := o.readDefined(ctx, segment); err != nil || d.Defined != nil {
+			return items, cmp.Or(err, ErrDefined)
+		}
+	}
 	c := stored.Control
 	if c == nil {
 		def, err := o.readDefinition(ctx, segment)
@@ -140,9 +148,11 @@ func (o *Operator) readIntentChange(ctx context.Context, job, verb string, chang
 		case err != nil:
 			return items, err
 		}
-		if c, items.Conds, err = o.createControl(ctx, def.Job); err != nil {
+		var planAsRead registry.Cond
+		if c, planAsRead, err = o.createControl(ctx, &def); err != nil {
 			return items, err
 		}
+		items.Conds = append(def.asRead(o.keys), planAsRead)
 	}
 	if !change(c) {
 		return batch.Items{}, o.orNil(ErrUnchanged)

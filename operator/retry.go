@@ -137,6 +137,13 @@ func (o *Operator) readRetry(ctx context.Context, segment string) (*retry, error
 	p := s.Plans[segment].Plan
 	if p == nil {
 		p = &record.Plan{}
+		d, err := o.readDefined(ctx, segment)
+		if err != nil {
+			return nil, err
+		}
+		if d.Defined != nil && d.Rest != nil {
+			p.Failures = d.Rest.Failures
+		}
 	}
 	r.plan, r.watermarks, r.failures = p, p.Watermarks, p.Failures
 	r.pending = p.Reruns

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/internal/group/due"
+	"github.com/rota-dev/rota/internal/group/planning"
 	"github.com/rota-dev/rota/internal/group/snapshot"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
@@ -18,6 +19,14 @@ import (
 // Status is the recorded state of a job. Lists of shards are in ascending order.
 type Status struct {
 	Job string `json:"name"`
+	// Kind is the kind of a job that is defined as data (Operator.Define), empty for one that is registered in code.
+	Kind string `json:"kind,omitempty"`
+	// Rests reports that the job is defined as data and rests: it has no plan, and the leader wakes it at Wakes for NextFire, or
+	// for the next act of an operator. Wakes is zero if it has no next fire. Counts, Ended and Failures are as of the beginning of the rest.
+	Rests bool      `json:"rests,omitempty"`
+	Wakes time.Time `json:"wakes,omitzero"`
+	// DeletedBy is the act of a Delete in force: the leader deletes the job's records once its runs have ended. It is zero if there is none.
+	DeletedBy Act `json:"deleted_by,omitzero"`
 	// Revision is the revision of the stored definition. InForce is that of the newest
 	// definition in the plan. They differ until the leader has applied the stored one. Fires
 	// of earlier definitions may still be due under these.
@@ -181,6 +190,8 @@ type MemberStatus struct {
 // two owners or none, and totals may lack the counts of a member that is just being reaped.
 // The cost is one read per member and a few more.
 //
+// A job that is defined as data may rest (Status.Rests), or be about to be deleted: without other records, Status fails with ErrDeleting.
+//
 // Status fails with ErrUnknownJob if no process has stored the job, and with an error that
 // names the key if the job's plan cannot be decoded. The leader and the owners log such a
 // plan, with a remedy.
@@ -200,8 +211,16 @@ func (o *Operator) readStatus(ctx context.Context, job string) (Status, error) {
 		return Status{}, err
 	}
 	s, err := o.getReadable(ctx, o.keys.Job(segment))
+	awake := s.Jobs[segment].Name != ""
+	var defined planning.DefinedRecord
+	if err == nil && (!awake || s.Jobs[segment].Kind != "") {
+		defined, err = o.putResting(ctx, s, segment)
+	}
 	if err == nil && s.Jobs[segment].Name == "" {
 		err = ErrUnknownJob
+		if defined.Defined != nil {
+			err = ErrDeleting
+		}
 	}
 	if err == nil {
 		err = o.get(ctx, s, o.keys.Control(segment), o.keys.Plan(segment))
@@ -220,6 +239,9 @@ func (o *Operator) readStatus(ctx context.Context, job string) (Status, error) {
 	}
 	st := statusOf(s, segment, snapshot.Compile(s.Plans[segment].Plan, o.compile), time.Now())
 	st.Leader = leaderOf(s)
+	if d := defined.Defined; d != nil {
+		st.addDefined(d, awake, s.Plans[segment].Plan != nil, s.Control[segment].Control)
+	}
 	members := memberStatuses(s, job, st.Revision)
 	for inc := range s.Owners(segment) {
 		if _, known := members[inc]; !known { // reaped since the plan was read, or unreadable
@@ -246,7 +268,7 @@ func statusOf(s *snapshot.Snapshot, segment string, programs map[int]due.Program
 		control = controlWithoutRecord(def.Job, plan)
 	}
 	st := Status{
-		Job: def.Name, Revision: def.Revision, Schedule: scheduleOf(def.Def), Definition: def.Def, Intent: intentOf(def.Name, control),
+		Job: def.Name, Kind: def.Kind, Revision: def.Revision, Schedule: scheduleOf(def.Def), Definition: def.Def, Intent: intentOf(def.Name, control),
 		Triggers: triggerNumbers(control.Triggers), Backfills: backfillsOf(control.Backfills),
 	}
 	var counts record.Counts
@@ -275,6 +297,28 @@ func statusOf(s *snapshot.Snapshot, segment string, programs map[int]due.Program
 	return st
 }
 
+// addDefined adds the content of the record of a defined job. The control record may be nil.
+func (st *Status) addDefined(d *record.Defined, awake, planned bool, c *record.Control) {
+	if d.IsDeleted() {
+		st.DeletedBy = actOf(&d.By)
+		st.Overdue, st.NextFire = time.Time{}, time.Time{}
+		return
+	}
+	if planned {
+		return
+	}
+	if r := d.Rest; r != nil {
+		st.Counts, st.Ended, st.Failures = Counts(r.Counts), r.Ended.Time(), failuresOf(r.Failures)
+		if c == nil {
+			st.Intent.Paused = false // StartPaused applied before the first rest
+		}
+	}
+	st.Rests, st.NextFire = !awake, d.Next.Time()
+	if st.Rests && d.Next != 0 {
+		st.Wakes = d.Next.Add(-planning.WakeAhead).Time()
+	}
+}
+
 // addPlan adds the content of a plan.
 func (st *Status) addPlan(p *record.Plan) {
 	st.InForce, st.Paused, st.Shards, st.Problem = p.Last().Job().Revision, p.Paused, p.Last().Job().Shards, p.Problem
@@ -294,14 +338,14 @@ func (st *Status) addPlan(p *record.Plan) {
 // memberStatuses returns the status of each member for a job whose stored definition has a revision, by incarnation.
 func memberStatuses(s *snapshot.Snapshot, job string, revision int) map[string]*MemberStatus {
 	out := make(map[string]*MemberStatus, len(s.Members))
-	differing := record.CompareLocal(s.LiveMembers(), job)
+	differing, inForce := record.CompareLocal(s.LiveMembers(), job), s.InForce(record.Segment(job), job)
 	for inc, m := range s.Members {
 		own, _ := m.Revision(job)
 		other, differs := m.FindOther(job, revision)
 		alive := s.IsLive(m.Session)
 		out[inc] = &MemberStatus{
 			Instance: m.Name, Host: m.Host, Session: m.Session, Alive: alive, Draining: m.Draining,
-			Offers: m.Offers(job), Unsupported: slices.Contains(m.Unsupported, job), Revision: own,
+			Offers: m.Offers(inForce), Unsupported: slices.Contains(m.Unsupported, job), Revision: own,
 			Differs: differs, Own: other.Own, Blocked: shardList(m.Blocked[job]), Waiting: waitingOf(m.Waiting[job]),
 			LocalDiffers: alive && !m.Draining && slices.Contains(differing, m.Name),
 		}

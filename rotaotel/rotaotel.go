@@ -2,9 +2,10 @@
 //
 //	executor.Options{Middleware: []executor.Middleware{rotaotel.Middleware(nil)}}
 //
-// Each run is a span with the name "run" and that of its job, of kind SERVER, and the root of a trace
-// of its own, since the shards of a fire run in several processes at different times. The context of
-// the handler has the span, so spans and requests of the handler are below it.
+// Each run is a span, of kind SERVER and the root of a trace of its own, since the shards of a fire
+// run in several processes at different times. Its name is "run JOB", or "run kind KIND" for a defined
+// job, since there may be any number of these. The context of the handler has the span, so spans and
+// requests of the handler are below it.
 //
 // Spans of one fire have a link to the same span context, which FireContext derives from the
 // namespace, the job and the fire. No span has that context. So a search for spans with its trace ID
@@ -12,10 +13,10 @@
 //
 // The trace ID is that of executor.RunEnded, of the history and of the lines of Run.Logger.
 //
-// Attributes are rota.namespace, rota.job, rota.shard, rota.fire, rota.trigger, rota.attempt,
-// rota.reason, rota.run.id, rota.fence and rota.instance. The status of a run that succeeds is unset.
-// Others have the status Error, with the error's text, and error.type: timeout, panic, drained,
-// session_lost, or the Go type of the error.
+// Attributes are rota.namespace, rota.job, rota.kind for a defined job, rota.shard, rota.fire,
+// rota.trigger, rota.attempt, rota.reason, rota.run.id, rota.fence and rota.instance. The status of a
+// run that succeeds is unset. Others have the status Error, with the error's text, and error.type:
+// timeout, panic, drained, session_lost, or the Go type of the error.
 package rotaotel
 
 import (
@@ -60,7 +61,11 @@ func (h *tracing) Handle(ctx context.Context, r *executor.Run) (err error) {
 	if provider == nil {
 		provider = otel.GetTracerProvider()
 	}
-	ctx, span := provider.Tracer(scope).Start(ctx, "run "+r.Job,
+	name := r.Job
+	if r.Kind != "" {
+		name = "kind " + r.Kind // backends keep figures for each name
+	}
+	ctx, span := provider.Tracer(scope).Start(ctx, "run "+name,
 		trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attributes(r)...),
 		trace.WithLinks(trace.Link{SpanContext: FireContext(r)}))
 	defer span.End()
@@ -115,6 +120,9 @@ func attributes(r *executor.Run) []attribute.KeyValue {
 		attribute.Int64("rota.fence", int64(min(r.Fence, math.MaxInt64))),
 		attribute.String("rota.instance", r.Instance),
 	}
+	if r.Kind != "" {
+		all = append(all, attribute.String("rota.kind", r.Kind))
+	}
 	if r.Trigger > 0 {
 		all = append(all, attribute.Int64("rota.trigger", int64(min(r.Trigger, math.MaxInt64))))
 	}
@@ -122,7 +130,7 @@ func attributes(r *executor.Run) []attribute.KeyValue {
 }
 
 // FireContext returns the span context to which all runs of a fire, or of a trigger, have a link. It
-// depends on the namespace, the job and the work in Run.Key, which never comes again for other work, and on
+// depends on the namespace, the job, its creation and the work in Run.Key, which never comes again for other work, and on
 // nothing else. A retry of a fire has the work of the fire. Programs may link their own spans to it. For a Run without
 // Key, such as a literal, the fire or the number of the trigger is the work; that number may come again after the job
 // was forgotten.
@@ -134,7 +142,11 @@ func FireContext(r *executor.Run) trace.SpanContext {
 	if i := strings.LastIndexByte(r.Key, '/'); i >= 0 {
 		work = r.Key[i+1:]
 	}
-	h := sha256.Sum256([]byte(r.Namespace + "\x00" + r.Job + "\x00" + work)) // names contain no NUL
+	of := r.Namespace + "\x00" + r.Job + "\x00" + work // names contain no NUL
+	if r.Created != "" {
+		of += "\x00" + r.Created
+	}
+	h := sha256.Sum256([]byte(of))
 	return trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: trace.TraceID(h[:16]), SpanID: trace.SpanID(h[16:24]), TraceFlags: trace.FlagsSampled, Remote: true,
 	})

@@ -171,6 +171,16 @@ func TestMiddleware_Outcomes(t *testing.T) {
 	}
 }
 
+func TestMiddleware_NamesTheSpansOfDefinedJobsByTheirKind(t *testing.T) {
+	provider, spans := newProvider()
+	h := Middleware(provider)(executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil }))
+	require.NoError(t, h.Handle(t.Context(), &executor.Run{RunInfo: executor.RunInfo{Job: "remind-4711", Kind: "mail", Created: "x7"}}))
+	require.Len(t, spans.Ended(), 1)
+	assert.Equal(t, "run kind mail", spans.Ended()[0].Name())
+	assert.Equal(t, "remind-4711", attributesOf(spans.Ended()[0])["rota.job"])
+	assert.Equal(t, "mail", attributesOf(spans.Ended()[0])["rota.kind"])
+}
+
 func TestMiddleware_UsesTheGlobalProviderOfTheTimeOfTheRun(t *testing.T) {
 	h := Middleware(nil)(executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil }))
 	provider, spans := newProvider()
@@ -194,6 +204,7 @@ func TestFireContext(t *testing.T) {
 		"job":       {Namespace: "billing", Job: "other", FireTime: at},
 		"fire":      {Namespace: "billing", Job: "settle", FireTime: at.Add(time.Nanosecond)},
 		"trigger":   {Namespace: "billing", Job: "settle", FireTime: at, Trigger: 1},
+		"creation":  {Namespace: "billing", Job: "settle", FireTime: at, Kind: "mail", Created: "x7"},
 	} {
 		assert.NotEqual(t, fire, FireContext(&executor.Run{RunInfo: other}), name)
 	}

@@ -6,8 +6,9 @@
 //	err = ex.Run(ctx)
 //
 // NewRegistry measures the operations of a registry. All other metrics have the labels rota_namespace and rota_group. Those of a job have the label job_name,
-// for the first 1,000 jobs that an instance observes; further jobs share the job_name _other. No
-// metric has a label for a shard, a fire or an error. docs/operating/alerts.md lists the metrics, and
+// for the first 1,000 jobs that an instance observes; further jobs share the job_name _other. All defined jobs of a kind
+// share the job_name kind:KIND, so that a hundred thousand of them are one job_name: counters and counts are their sums,
+// times the worst of them. No metric has a label for a shard, a fire or an error. docs/operating/alerts.md lists the metrics, and
 // alerts.yaml has rules for alerts on them.
 package rotaprom
 
@@ -27,7 +28,7 @@ import (
 )
 
 const (
-	// maxJobs bounds the jobs with series of their own.
+	// maxJobs bounds the jobs and kinds with series of their own.
 	maxJobs = 1000
 	// otherJobs is the job_name of further jobs.
 	otherJobs = "_other"
@@ -50,11 +51,14 @@ type collector struct {
 	metrics
 
 	mu    sync.Mutex
-	names map[string]bool // jobs with series of their own
+	names map[string]bool // values of job_name in use
 }
 
-// job returns the job_name of a job.
-func (c *collector) job(name string) string {
+// job returns the job_name of a job, or of the kind of a defined job.
+func (c *collector) job(name, kind string) string {
+	if kind != "" {
+		name = "kind:" + kind
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.names[name] {
@@ -73,32 +77,32 @@ func (c *collector) observer() executor.Observer {
 		RunClaimed: func(e executor.RunClaimed) {
 			switch e.Run.Reason {
 			case executor.Failover:
-				c.reruns.WithLabelValues(c.job(e.Run.Job)).Inc()
+				c.reruns.WithLabelValues(c.job(e.Run.Job, e.Run.Kind)).Inc()
 			case executor.Scheduled, executor.Misfire:
 				c.lateness.Observe(max(e.At.Sub(e.Run.FireTime), 0).Seconds())
 			}
 		},
 		RunEnded: func(e executor.RunEnded) {
-			job, outcome := c.job(e.Run.Job), outcomes[e.Outcome]
+			job, outcome := c.job(e.Run.Job, e.Run.Kind), outcomes[e.Outcome]
 			c.runs.WithLabelValues(job, outcome).Inc()
 			c.lastEnd.WithLabelValues(job, outcome).Set(seconds(e.Ended))
 			if !e.Started.IsZero() {
 				c.duration.WithLabelValues(job).Observe(e.Ended.Sub(e.Started).Seconds())
 			}
 		},
-		RunRetried: func(e executor.RunRetried) { c.retries.WithLabelValues(c.job(e.Run.Job)).Inc() },
+		RunRetried: func(e executor.RunRetried) { c.retries.WithLabelValues(c.job(e.Run.Job, e.Run.Kind)).Inc() },
 		RunCrashed: func(e executor.RunCrashed) {
 			if !e.Rerun {
-				c.lost.WithLabelValues(c.job(e.Run.Job)).Inc()
+				c.lost.WithLabelValues(c.job(e.Run.Job, e.Run.Kind)).Inc()
 			}
 		},
 		FiresSkipped: func(e executor.FiresSkipped) {
-			c.skipped.WithLabelValues(c.job(e.Job), e.Reason.String()).Add(float64(e.Count * len(e.Shards)))
+			c.skipped.WithLabelValues(c.job(e.Job, e.Kind), e.Reason.String()).Add(float64(e.Count * len(e.Shards)))
 		},
 		FireEnded: c.countFire,
 		ShardsChanged: func(e executor.ShardsChanged) {
 			if len(e.Gained) > 0 {
-				c.addSeries(c.job(e.Job))
+				c.addSeries(c.job(e.Job, e.Kind))
 			}
 			c.moves.WithLabelValues("gained").Add(float64(len(e.Gained)))
 			c.moves.WithLabelValues("lost").Add(float64(len(e.Lost)))
@@ -115,7 +119,7 @@ func (c *collector) observer() executor.Observer {
 // countFire counts a fire unless an earlier leader may have counted it. The counters of its job begin at zero, as
 // in addSeries; jobs that no other job follows have none.
 func (c *collector) countFire(e executor.FireEnded) {
-	job, outcome := c.job(e.Job), "ok"
+	job, outcome := c.job(e.Job, e.Kind), "ok"
 	switch {
 	case e.Failed > 0:
 		outcome = "failed"
@@ -180,7 +184,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	gauge(c.workersQueued, float64(s.Waiting))
 	jobs := map[string]executor.JobStats{}
 	for _, name := range slices.Sorted(maps.Keys(s.Jobs)) {
-		label := c.job(name)
+		label := c.job(name, s.Jobs[name].Kind)
 		jobs[label] = merge(jobs[label], s.Jobs[name])
 	}
 	for job, j := range jobs {

@@ -21,7 +21,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/operator"
+	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
 	"github.com/rota-dev/rota/schedule"
 )
@@ -251,6 +253,57 @@ func TestCollector(t *testing.T) {
 		assert.Equal(t, 1001, n)
 		require.NoError(t, i.Shutdown(t.Context()))
 	})
+}
+
+func TestCollector_HasOneJobNameForAKind(t *testing.T) {
+	inBubble(t, "whose figures are those of all its jobs", func(t *testing.T, server *memory.Server) {
+		i := start(t, server, "a", executor.Options{})
+		require.NoError(t, i.RegisterKind(executor.Kind{Name: "mail", MaxRunning: 100, Handler: executor.HandlerFunc(func(_ context.Context, r *executor.Run) error {
+			time.Sleep(10 * time.Second)
+			if r.Job == "job-7" {
+				return errors.New("broken")
+			}
+			return nil
+		})}))
+		time.Sleep(time.Second) // the instant of a definition may be a fire of it
+		const jobs = 30
+		for n := range jobs {
+			define(t, server, fmt.Sprint("job-", n), "mail")
+		}
+		time.Sleep(time.Minute + 4*time.Second)
+		assert.Equal(t, 30.0, i.value(t, `rota_runs_active{job_name="kind:mail"}`))
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, 29.0, i.value(t, `rota_runs_total{job_name="kind:mail",outcome="ok"}`))
+		assert.Equal(t, 1.0, i.value(t, `rota_runs_total{job_name="kind:mail",outcome="failed"}`))
+		assert.Equal(t, 30.0, i.value(t, `rota_run_duration_seconds{job_name="kind:mail"}`))
+		assert.Equal(t, 30.0, i.value(t, `rota_shards_owned{job_name="kind:mail"}`))
+		families, err := i.Gather()
+		require.NoError(t, err)
+		for _, f := range families {
+			for _, m := range f.Metric {
+				assert.NotContains(t, seriesName(f, m), "job-")
+			}
+		}
+		require.NoError(t, i.Shutdown(t.Context()))
+	})
+}
+
+// define stores a defined job that is awake, and fires each minute.
+func define(t *testing.T, server *memory.Server, job, kind string) {
+	t.Helper()
+	keys, err := record.NewKeys("billing", "default")
+	require.NoError(t, err)
+	def := fmt.Appendf(nil, `{"created":"x7","kind":%q,"max_attempts":3,"name":%q,"on_crash":"rerun elsewhere","on_misfire":"run once","revision":1,`+
+		`"schedule":"every 1m","shards":1,"strategy":"sticky"}`, kind, job)
+	segment, now := record.Segment(job), record.InstantOf(time.Now())
+	defined, err := record.Encode(&record.Defined{Job: job, Created: "x7", Revision: 1, Definition: def, At: now, By: record.Act{At: now, What: "define"}})
+	require.NoError(t, err)
+	ops := []registry.Op{registry.Create(keys.Defined(segment), defined), registry.Create(keys.Job(segment), def)}
+	if _, err := server.Client("console").Get(t.Context(), keys.KindCounts(), registry.ReadOptions{Fresh: true}); err != nil {
+		ops = append(ops, registry.Create(keys.KindCounts(), []byte("{}")))
+	}
+	_, err = server.Client("console").Txn(t.Context(), registry.Txn{Then: ops})
+	require.NoError(t, err)
 }
 
 func TestCollector_CountsDaemonsAsHealthy(t *testing.T) {

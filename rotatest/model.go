@@ -226,7 +226,11 @@ func splitIncarnation(incarnation string) (instance string, s registry.SessionID
 // operators may have disabled it.
 func (j *jobModel) offers(incarnation string) (offers, may bool) {
 	m, ok := j.group.members[incarnation]
-	offers = ok && j.group.model.alive(incarnation) && !m.Draining && m.Offers(j.name)
+	job := record.Job{Name: j.name}
+	if j.stored != nil {
+		job = *j.stored
+	}
+	offers = ok && j.group.model.alive(incarnation) && !m.Draining && m.Offers(job)
 	disabled := j.group.disabled.Excludes(&m) || j.control != nil && j.control.Excludes(&m)
 	return offers, offers && !disabled
 }
@@ -322,9 +326,18 @@ func (b *model) running(job string) []string {
 
 // runID returns executor.Run.ID.
 func (j *jobModel) runID(shard int, r record.Ref) string {
-	namespace, group := j.group.keys.Names()
-	names := record.NewRunNames(namespace, group, j.name, r.Fire.Time(), j.plan.RunOf(r), r.Attempt)
+	names := record.NewRunNames(j.id(), r.Fire.Time(), j.plan.RunOf(r), r.Attempt)
 	id, _ := names.Of(shard)
+	return id
+}
+
+// id identifies the job, and its creation if it is a defined one.
+func (j *jobModel) id() record.JobID {
+	id := record.JobID{Job: j.name}
+	id.Namespace, id.Group = j.group.keys.Names()
+	if j.plan != nil {
+		id.Created = j.plan.Last().Job().Created
+	}
 	return id
 }
 

@@ -124,7 +124,7 @@ func randomRun(rnd *rand.Rand, n int) history.Run {
 	if r.Outcome.IsFailure() {
 		r.Error = fmt.Sprint("error ", n)
 		code := rnd.IntN(3)
-		r.ExitCode, r.Output, r.TraceID = &code, strings.Repeat("x\n", rnd.IntN(3000)), "4bf92f3577b34da6a3ce929d0e0e4736"
+		r.ExitCode, r.Output, r.TraceID, r.Kind = &code, strings.Repeat("x\n", rnd.IntN(3000)), "4bf92f3577b34da6a3ce929d0e0e4736", "mail"
 	}
 	return r
 }
@@ -184,7 +184,7 @@ func TestStore_HoldsHostileTexts(t *testing.T) {
 		rec := history.New(history.Tee(ring, store), history.Options{})
 		for i, text := range texts {
 			r := runOf(0, i, i, history.Failed)
-			r.Error, r.Output, r.TraceID, r.Reason = text, text, text, text
+			r.Error, r.Output, r.TraceID, r.Reason, r.Kind = text, text, text, text, text
 			rec.Add(r)
 			r = runOf(1, i, i, history.Outcome(text))
 			r.Namespace, r.Group, r.Job, r.ID, r.Instance = text, text, text, text, text

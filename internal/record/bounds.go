@@ -100,6 +100,8 @@ func EncodeChecked(v any) ([]byte, error) {
 		_, err = DecodeControl(b)
 	case *GroupControl:
 		_, err = DecodeGroupControl(b)
+	case *Defined:
+		_, err = DecodeDefined(b)
 	case Meta:
 		_, err = DecodeMeta(b)
 	case json.RawMessage:

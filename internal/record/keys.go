@@ -71,6 +71,23 @@ func (k Keys) Jobs() registry.Key { return k.group.Join("jobs") }
 // Job is the definition of a job. Here and below, segment is the Segment of the job's name.
 func (k Keys) Job(segment string) registry.Key { return k.group.Join("jobs", segment) }
 
+// Kinds is the directory of kinds of jobs.
+func (k Keys) Kinds() registry.Key { return k.group.Join("kinds") }
+
+// Kind is the record of a kind.
+func (k Keys) Kind(name string) registry.Key { return k.group.Join("kinds", name) }
+
+// KindCounts is the record of how many jobs are defined.
+func (k Keys) KindCounts() registry.Key { return k.group.Join("kinds", CountsName) }
+
+// DefinedIn is the directory of the defined jobs in a bucket, which leaders watch.
+func (k Keys) DefinedIn(bucket int) registry.Key { return k.group.Join("defined", bucketName(bucket)) }
+
+// Defined is the record of a defined job.
+func (k Keys) Defined(segment string) registry.Key {
+	return k.DefinedIn(bucketOf(segment)).Join(segment)
+}
+
 // Controls is the directory of control records.
 func (k Keys) Controls() registry.Key { return k.group.Join("control") }
 

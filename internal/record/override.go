@@ -7,7 +7,7 @@ import (
 )
 
 // fixedFields are the fields of a definition that no override replaces: they identify it, or apply once only.
-var fixedFields = []string{"name", "revision", "start_paused"}
+var fixedFields = []string{"name", "kind", "kind_revision", "created", "revision", "start_paused"}
 
 // MergeDefinition returns a definition with the fields of an override in place of its own. A field that is null is
 // left out. The result is the same on all instances.

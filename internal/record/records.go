@@ -80,6 +80,9 @@ type Member struct {
 	// stored one when the member offered the job: the stored revision was higher, or the same. See DescribeOwn.
 	Own map[string]string `json:"own,omitempty"`
 
+	// Kinds are the revisions of the kinds of which the member offers all jobs, by name.
+	Kinds map[string]int `json:"kinds,omitempty"`
+
 	// Locals identify the parts of Jobs and then of Unsupported that only this process has, such as
 	// commands. Empty ones at the end are left out. See SetLocals.
 	Locals []string `json:"locals,omitempty"`
@@ -111,10 +114,29 @@ type Ahead struct {
 	At    Instant `json:"at"`
 }
 
-// Offers reports whether the member offers a job.
-func (m *Member) Offers(job string) bool {
-	_, ok := slices.BinarySearch(m.Jobs, job)
-	return ok
+// Offers reports whether the member offers a job. Of a defined job it must have the kind, and support the definitions in force.
+func (m *Member) Offers(j Job) bool {
+	if j.Kind != "" {
+		return m.hasKind(j) && !slices.Contains(m.Unsupported, j.Name)
+	}
+	_, registered := slices.BinarySearch(m.Jobs, j.Name)
+	return registered
+}
+
+// hasKind reports whether the member has the kind of a job, in the revision that the job needs.
+func (m *Member) hasKind(j Job) bool {
+	revision, ok := m.Kinds[j.Kind]
+	return ok && revision >= j.KindRevision
+}
+
+// OffersSame reports whether two members offer the same jobs.
+func (m *Member) OffersSame(other *Member) bool {
+	return slices.Equal(m.Jobs, other.Jobs) && maps.Equal(m.Kinds, other.Kinds) && (len(m.Kinds) == 0 || slices.Equal(m.Unsupported, other.Unsupported))
+}
+
+// LacksSupport reports whether the member would offer a job if it supported the definitions in force.
+func (m *Member) LacksSupport(j Job) bool {
+	return slices.Contains(m.Unsupported, j.Name) && (j.Kind == "" || m.hasKind(j))
 }
 
 // SetRevisions sets Revisions from a map by job, without trailing repetitions of one revision.
@@ -249,13 +271,19 @@ type Job struct {
 	StartPaused bool   `json:"start_paused,omitempty"`
 	OnOverlap   string `json:"on_overlap,omitempty"` // OverlapSkip or OverlapCancel; empty: fires wait for the run
 
+	// Of a defined job. A registered one has none of them.
+	Kind         string `json:"kind,omitempty"`
+	KindRevision int    `json:"kind_revision,omitempty"` // owners must have the kind in this revision or a higher one
+	Created      string `json:"created,omitempty"`       // see Defined
+
 	// RunOn are the labels that an owner of shards must have.
 	RunOn map[string]string `json:"run_on,omitempty"`
 
-	// After and Always are the parts of the schedule that planning needs: the jobs that the job follows, if any, and
-	// whether its runs are daemons.
-	After  *scheduletext.After `json:"-"`
-	Always bool                `json:"-"`
+	// After, Always and OnTrigger are the parts of the schedule that planning needs: the jobs that the job follows, if any,
+	// and whether its runs are daemons.
+	After     *scheduletext.After `json:"-"`
+	Always    bool                `json:"-"`
+	OnTrigger bool                `json:"-"` // it has no schedule
 }
 
 // ParamsOf returns the parameter of a definition and those of its shards; none if the definition has other fields of these
@@ -282,6 +310,9 @@ func (j Job) MayRerun(r Ref) bool {
 	}
 	return j.OnCrash != CrashFail && (j.Always || r.CrashAttempts() <= attempts)
 }
+
+// OnTrigger is the text of a schedule without fires.
+const OnTrigger = "on trigger"
 
 // The values of Job.OnCrash.
 const (
@@ -326,6 +357,7 @@ func ParseJob(def json.RawMessage) (Job, error) {
 		return Job{}, fmt.Errorf("schedule: %w", err)
 	}
 	j.Always = scheduletext.IsAlways(schedule)
+	j.OnTrigger = schedule == OnTrigger
 	if err := jobname.Check(j.Name); err != nil {
 		return Job{}, fmt.Errorf("name: %w", err)
 	}
@@ -399,6 +431,7 @@ func NewEpoch(gen int, from Instant, def json.RawMessage) (Epoch, error) {
 type Plan struct {
 	Format     int                     `json:"format"`
 	Job        string                  `json:"job"`
+	Life       string                  `json:"life,omitempty"` // see Defined; empty for registered jobs
 	Paused     bool                    `json:"paused,omitempty"`
 	Stopped    bool                    `json:"schedule_stopped,omitempty"` // all epochs have ended; triggers and re-runs continue
 	Epochs     []Epoch                 `json:"epochs"`                     // sorted by number; never empty

@@ -3,6 +3,7 @@ package record
 import (
 	"crypto/rand"
 	"encoding/base32"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,17 +16,37 @@ const MaxRunKeyBytes = 255
 // maxRunKeySegment bounds the segments of namespace, group and job in the key of a shard, so that keys keep within MaxRunKeyBytes.
 const maxRunKeySegment = 60
 
-// AppendShardKey appends executor.Run.ShardKey. No two shards have the same key: segments contain no slash.
-func AppendShardKey(b []byte, namespace, group, job string, shard int) []byte {
-	return strconv.AppendInt(appendNames(b, namespace, group, job), int64(shard), 10)
+// JobID identifies a job over all fleets.
+type JobID struct {
+	Namespace, Group, Job string
+	Created               string // of a defined job: identifies the creation of its name
 }
 
-// appendNames appends NAMESPACE/GROUP/JOB/ to b.
-func appendNames(b []byte, names ...string) []byte {
-	for _, name := range names {
-		b = append(appendSegment(b, name, maxRunKeySegment), '/')
+// AppendShardKey appends executor.Run.ShardKey. No two shards have the same key: segments contain no slash.
+func (id JobID) AppendShardKey(b []byte, shard int) []byte {
+	return strconv.AppendInt(id.appendTo(b), int64(shard), 10)
+}
+
+// appendTo appends NAMESPACE/GROUP/JOB/ to b, or NAMESPACE/GROUP/JOB@CREATED/ for a defined job. Segments contain no at sign.
+func (id JobID) appendTo(b []byte) []byte {
+	b = append(appendSegment(b, id.Namespace, maxRunKeySegment), '/')
+	b = append(appendSegment(b, id.Group, maxRunKeySegment), '/')
+	if id.Created == "" {
+		return append(appendSegment(b, id.Job, maxRunKeySegment), '/')
 	}
-	return b
+	b = append(appendSegment(b, id.Job, maxRunKeySegment-1-len(id.Created)), '@')
+	return append(append(b, id.Created...), '/')
+}
+
+// CheckCreated checks the token of a creation. It is part of keys of work without being escaped.
+func CheckCreated(token string) error {
+	if token == "" || len(token) > maxCreatedBytes {
+		return fmt.Errorf("has %d bytes, not from 1 to %d", len(token), maxCreatedBytes)
+	}
+	if i := strings.IndexFunc(token, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }); i >= 0 {
+		return fmt.Errorf("%q has other characters than lower-case letters and digits", token)
+	}
+	return nil
 }
 
 // workName returns the last segment of the key of a scheduled fire's run.
@@ -60,9 +81,9 @@ type RunNames struct {
 }
 
 // NewRunNames returns the names of the runs of an attempt at a fire or trigger.
-func NewRunNames(namespace, group, job string, fire time.Time, of RunOf, attempt int) RunNames {
+func NewRunNames(id JobID, fire time.Time, of RunOf, attempt int) RunNames {
 	var room [256]byte
-	before := string(appendNames(room[:0], namespace, group, job))
+	before := string(id.appendTo(room[:0]))
 	b := append(room[:0], '/')
 	if of.Work != "" {
 		b = append(b, of.Work...)

@@ -39,7 +39,7 @@ func TestRunNames(t *testing.T) {
 			if c.trigger != nil {
 				p.Triggers, r.Trigger = []record.Trigger{*c.trigger}, c.trigger.Number
 			}
-			names := record.NewRunNames("ns", "default", "tick", fire.Time().In(time.FixedZone("", 3600)), p.RunOf(r), c.attempt)
+			names := record.NewRunNames(record.JobID{Namespace: "ns", Group: "default", Job: "tick"}, fire.Time().In(time.FixedZone("", 3600)), p.RunOf(r), c.attempt)
 			id, key := names.Of(2)
 			assert.Equal(t, c.id, id)
 			assert.Equal(t, c.key, key)
@@ -55,15 +55,16 @@ var nasty = []string{
 
 // No two works have one key.
 func TestRunNames_IsInjective(t *testing.T) {
-	plain := regexp.MustCompile(`^[-A-Za-z0-9._~]*(/[-A-Za-z0-9._~]*){2}/[0-9]+/[-0-9TZ:.]+$`)
+	plain := regexp.MustCompile(`^[-A-Za-z0-9._~]*(/[-A-Za-z0-9._~]*){2}(@[a-z0-9]+)?/[0-9]+/[-0-9TZ:.]+$`)
 	seen := map[string]string{}
 	for _, namespace := range nasty {
 		for _, group := range nasty {
 			for _, job := range nasty {
-				for _, shard := range []int{0, 10} {
-					names := record.NewRunNames(namespace, group, job, time.Unix(1, 0), record.RunOf{}, 1)
+				for _, created := range []string{"", "0", "abc"} {
+					const shard = 10
+					names := record.NewRunNames(record.JobID{namespace, group, job, created}, time.Unix(1, 0), record.RunOf{}, 1)
 					_, key := names.Of(shard)
-					of := fmt.Sprintf("%q %q %q %d", namespace, group, job, shard)
+					of := fmt.Sprintf("%q %q %q %q", namespace, group, job, created)
 					if other, ok := seen[key]; ok {
 						require.Failf(t, "one key", "%s: %s and %s", key, of, other)
 					}
@@ -87,14 +88,26 @@ func TestRunNames_KeyIsBounded(t *testing.T) {
 			tr.Number, tr.Token = math.MaxUint64, record.NewToken()
 			name := strings.Repeat(name, 100)
 			of := record.RunOf{Trigger: tr.Name(), Work: tr.WorkName()}
-			names := record.NewRunNames(name, name, name, longest.Time(), of, math.MaxInt)
-			_, key := names.Of(record.MaxShards - 1)
-			most = max(most, len(key))
-			assert.LessOrEqual(t, len(record.AppendShardKey(nil, name, name, name, record.MaxShards-1)), 190)
+			for _, created := range []string{"", record.NewToken(), strings.Repeat("z", 16)} {
+				id := record.JobID{name, name, name, created}
+				names := record.NewRunNames(id, longest.Time(), of, math.MaxInt)
+				_, key := names.Of(record.MaxShards - 1)
+				most = max(most, len(key))
+				assert.LessOrEqual(t, len(id.AppendShardKey(nil, record.MaxShards-1)), 190)
+			}
 		}
 	}
 	assert.LessOrEqual(t, most, record.MaxRunKeyBytes)
 	assert.Greater(t, most, record.MaxRunKeyBytes-10)
+}
+
+func TestCheckCreated(t *testing.T) {
+	for _, good := range []string{"0", "z", record.NewToken(), strings.Repeat("a", 16)} {
+		assert.NoError(t, record.CheckCreated(good))
+	}
+	for _, bad := range []string{"", strings.Repeat("a", 17), "A", "a/b", "a@b", "ä", " "} {
+		assert.Error(t, record.CheckCreated(bad), bad)
+	}
 }
 
 func TestNewToken(t *testing.T) {

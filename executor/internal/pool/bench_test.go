@@ -18,7 +18,7 @@ func BenchmarkPool(b *testing.B) {
 				names := make([]string, jobs)
 				for i := range names {
 					names[i] = fmt.Sprint("job-", i)
-					p.SetBound(names[i], 16)
+					p.SetBound(Lane{Name: names[i]}, 16)
 				}
 				fire := time.Now()
 				for b.Loop() {

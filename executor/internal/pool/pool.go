@@ -3,6 +3,7 @@ package pool
 
 import (
 	"iter"
+	"maps"
 	"time"
 
 	"github.com/rota-dev/rota/internal/mutex"
@@ -24,7 +25,7 @@ type Pool struct {
 
 // Options configure a Pool.
 type Options struct {
-	Bound    int           // of running tasks over all jobs; 0: none
+	Bound    int           // of running tasks over all lanes; 0: none
 	Alarm    func()        // called when tasks have waited for LongWait, by a goroutine of its own
 	LongWait time.Duration // of Alarm
 	NotBegun error         // the result of a run that is handed back before its instant
@@ -68,11 +69,11 @@ func (p *Pool) addLocked(t *Task) {
 	p.startTasksLocked()
 }
 
-// SetBound bounds the running tasks of a job. Zero is no bound.
-func (p *Pool) SetBound(job string, bound int) {
+// SetBound bounds the running tasks of a lane. Zero is no bound.
+func (p *Pool) SetBound(of Lane, bound int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.queue.setBound(job, bound)
+	p.queue.setBound(of, bound)
 	p.startTasksLocked()
 }
 
@@ -113,7 +114,7 @@ func (p *Pool) worker(t *Task) {
 func (p *Pool) finishTask(t *Task) (next *Task) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.queue.finishTask(t.Job)
+	p.queue.finishTask(t)
 	next = p.queue.startNext()
 	p.closeQuietLocked()
 	return next
@@ -150,16 +151,21 @@ func (p *Pool) WaitingByJob() map[string]Waits {
 }
 
 // Counts is the number of tasks of a job that run, and that wait.
-type Counts struct{ Running, Waiting int }
+type Counts struct {
+	Running, Waiting int
+	Kind             string // of a defined job
+}
 
 // CountByJob returns the number of tasks of each job that has some.
 func (p *Pool) CountByJob() map[string]Counts {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out := map[string]Counts{}
-	for name, j := range p.queue.jobs {
-		if c := (Counts{j.running, j.waiting.count}); c != (Counts{}) {
-			out[name] = c
+	for _, l := range p.queue.lanes {
+		if l.IsKind {
+			maps.Copy(out, l.jobs)
+		} else if c := (Counts{Running: l.running, Waiting: l.waiting.count}); c != (Counts{}) {
+			out[l.Name] = c
 		}
 	}
 	return out

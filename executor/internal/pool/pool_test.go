@@ -21,7 +21,7 @@ func TestPool(t *testing.T) {
 	}
 	bubbled("runs 10,000 tasks of a job, as many at once as its bound", func(t *testing.T) {
 		var p Pool
-		p.SetBound("job", 16)
+		p.SetBound(Lane{Name: "job"}, 16)
 		var running, most, all atomic.Int32
 		for i := range 10_000 {
 			p.addTask(&Task{Job: "job", Shard: i, Do: func() {
@@ -43,7 +43,7 @@ func TestPool(t *testing.T) {
 	})
 	bubbled("begins what waits when a bound is raised", func(t *testing.T) {
 		var p Pool
-		p.SetBound("job", 1)
+		p.SetBound(Lane{Name: "job"}, 1)
 		var running atomic.Int32
 		end := make(chan struct{})
 		for range 8 {
@@ -51,7 +51,7 @@ func TestPool(t *testing.T) {
 		}
 		synctest.Wait()
 		assert.EqualValues(t, 1, running.Load())
-		p.SetBound("job", 5)
+		p.SetBound(Lane{Name: "job"}, 5)
 		synctest.Wait()
 		assert.EqualValues(t, 5, running.Load())
 		close(end)

@@ -12,6 +12,7 @@ import (
 // Task is a claimed run that waits for a worker, or has one.
 type Task struct {
 	Job   string
+	Kind  string // of a defined job, which shares the lane of its kind; empty: the job has a lane of its own
 	Shard int
 	Fire  time.Time
 	Since time.Time       // when it was added, by the clock of this instance
@@ -38,72 +39,113 @@ func (t *Task) compare(o *Task) int {
 	return cmp.Compare(t.order, o.order)
 }
 
-// queue decides which task runs next. Each job has a bound of its own, and there may be a
-// bound over all jobs. Under the latter, the job with the fewest running tasks goes first, so
-// that a job of many long runs gets no worker that a job with none could use. Within a job,
-// earlier fires go first.
+// Lane names a job, or a kind of jobs, whose tasks have one bound.
+type Lane struct {
+	Name   string
+	IsKind bool
+}
+
+// String returns the lane as texts for people name it.
+func (l Lane) String() string {
+	if l.IsKind {
+		return "kind " + l.Name
+	}
+	return l.Name
+}
+
+// lane returns the lane of t.
+func (t *Task) lane() Lane {
+	if t.Kind != "" {
+		return Lane{t.Kind, true}
+	}
+	return Lane{t.Job, false}
+}
+
+// queue decides which task runs next. Each lane has a bound of its own, and there may be a
+// bound over all lanes. Under the latter, the lane with the fewest running tasks goes first, so
+// that a job of many long runs gets no worker that a job with none could use. Within a lane,
+// earlier fires go first, whichever job they are of.
 //
 // A queue is plain data: it knows no clock, no lock and no goroutine. An operation takes
 // logarithmic time.
 type queue struct {
-	bound    int // of running tasks over all jobs; 0: none
+	bound    int // of running tasks over all lanes; 0: none
 	running  int
 	waiting  int
 	arrivals uint64
-	jobs     map[string]*jobQueue
-	ready    heap.Heap[*jobQueue, byFewestRunning]
+	lanes    map[Lane]*laneQueue
+	ready    heap.Heap[*laneQueue, byFewestRunning]
 }
 
-// jobQueue is the tasks of one job.
-type jobQueue struct {
-	name    string
+// laneQueue is the tasks of one lane.
+type laneQueue struct {
+	Lane
 	bound   int // of running tasks; 0: none
 	running int
 	waiting taskQueue
-	place   int // in queue.ready
+	jobs    map[string]Counts // of a kind: the jobs that have tasks
+	place   int               // in queue.ready
 }
 
-// ready reports whether the job's own bound lets another task run.
-func (j *jobQueue) ready() bool {
-	return j.waiting.count > 0 && (j.bound == 0 || j.running < j.bound)
+// ready reports whether the lane's own bound lets another task run.
+func (l *laneQueue) ready() bool {
+	return l.waiting.count > 0 && (l.bound == 0 || l.running < l.bound)
 }
 
-// compare orders ready jobs: fewer running tasks first, then the earlier task.
-func (j *jobQueue) compare(o *jobQueue) int {
-	if c := cmp.Compare(j.running, o.running); c != 0 {
+// compare orders ready lanes: fewer running tasks first, then the earlier task.
+func (l *laneQueue) compare(o *laneQueue) int {
+	if c := cmp.Compare(l.running, o.running); c != 0 {
 		return c
 	}
-	return j.waiting.chains.First().compare(o.waiting.chains.First())
+	return l.waiting.chains.First().compare(o.waiting.chains.First())
 }
 
-// jobQueue returns the queue of a job. It is never removed, as there is one per registered job.
-func (q *queue) jobQueue(name string) *jobQueue {
-	j := q.jobs[name]
-	if j == nil {
-		if q.jobs == nil {
-			q.jobs = map[string]*jobQueue{}
-		}
-		j = &jobQueue{name: name}
-		q.jobs[name] = j
+// count adds to the numbers of tasks of a job. A kind may have any number of jobs, so those without tasks are forgotten.
+func (l *laneQueue) count(job string, running, waiting int) {
+	if !l.IsKind {
+		return
 	}
-	return j
+	c := l.jobs[job]
+	c.Running, c.Waiting, c.Kind = c.Running+running, c.Waiting+waiting, l.Name
+	if c.Running+c.Waiting == 0 {
+		delete(l.jobs, job)
+		return
+	}
+	if l.jobs == nil {
+		l.jobs = map[string]Counts{}
+	}
+	l.jobs[job] = c
 }
 
-// setBound bounds the running tasks of a job. It stops none that runs.
-func (q *queue) setBound(job string, bound int) {
-	j := q.jobQueue(job)
-	j.bound = bound
-	q.reorder(j)
+// laneQueue returns the queue of a lane. It is never removed, as there is one per registered job or kind.
+func (q *queue) laneQueue(of Lane) *laneQueue {
+	l := q.lanes[of]
+	if l == nil {
+		if q.lanes == nil {
+			q.lanes = map[Lane]*laneQueue{}
+		}
+		l = &laneQueue{Lane: of}
+		q.lanes[of] = l
+	}
+	return l
+}
+
+// setBound bounds the running tasks of a lane. It stops none that runs.
+func (q *queue) setBound(of Lane, bound int) {
+	l := q.laneQueue(of)
+	l.bound = bound
+	q.reorder(l)
 }
 
 // add queues a task.
 func (q *queue) add(t *Task) {
 	q.arrivals++
 	t.order = q.arrivals
-	j := q.jobQueue(t.Job)
-	j.waiting.push(t)
+	l := q.laneQueue(t.lane())
+	l.waiting.push(t)
+	l.count(t.Job, 0, 1)
 	q.waiting++
-	q.reorder(j)
+	q.reorder(l)
 }
 
 // startNext counts the next task as running and returns it, nil if none may run.
@@ -111,29 +153,31 @@ func (q *queue) startNext() *Task {
 	if q.ready.Len() == 0 || q.bound > 0 && q.running >= q.bound {
 		return nil
 	}
-	j := q.ready.First()
-	t := j.waiting.pop()
-	j.running++
+	l := q.ready.First()
+	t := l.waiting.pop()
+	l.count(t.Job, 1, -1)
+	l.running++
 	q.running++
 	q.waiting--
-	q.reorder(j)
+	q.reorder(l)
 	return t
 }
 
-// finishTask counts a task of a job as no longer running.
-func (q *queue) finishTask(job string) {
-	j := q.jobs[job]
-	j.running--
+// finishTask counts a task as no longer running.
+func (q *queue) finishTask(t *Task) {
+	l := q.lanes[t.lane()]
+	l.count(t.Job, -1, 0)
+	l.running--
 	q.running--
-	q.reorder(j)
+	q.reorder(l)
 }
 
-// reorder updates the place of a job among the ready jobs after a change.
-func (q *queue) reorder(j *jobQueue) {
-	q.ready.Keep(j, j.ready())
+// reorder updates the place of a lane among the ready lanes after a change.
+func (q *queue) reorder(l *laneQueue) {
+	q.ready.Keep(l, l.ready())
 }
 
-// taskQueue holds the waiting tasks of a job, in order. Tasks of one fire that arrive one after the other form a chain, so
+// taskQueue holds the waiting tasks of a lane, in order. Tasks of one fire that arrive one after the other form a chain, so
 // that the shards of a fire take constant time each.
 type taskQueue struct {
 	chains heap.Heap[*Task, byArrival] // the first task of each chain
@@ -188,5 +232,5 @@ func (byArrival) Place(*Task) *int       { return nil }
 
 type byFewestRunning struct{}
 
-func (byFewestRunning) Before(a, b *jobQueue) bool { return a.compare(b) < 0 }
-func (byFewestRunning) Place(j *jobQueue) *int     { return &j.place }
+func (byFewestRunning) Before(a, b *laneQueue) bool { return a.compare(b) < 0 }
+func (byFewestRunning) Place(l *laneQueue) *int     { return &l.place }

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -39,18 +40,18 @@ func TestQueue(t *testing.T) {
 		for _, want := range []*Task{early, same, late} {
 			assert.Same(t, want, q.startNext())
 			assert.Nil(t, q.startNext())
-			q.finishTask("a")
+			q.finishTask(&Task{Job: "a"})
 		}
 	})
 	t.Run("bounds each job on its own, and holds up no other", func(t *testing.T) {
 		var q queue
-		q.setBound("long", 2)
+		q.setBound(Lane{Name: "long"}, 2)
 		for i := range 10_000 {
 			q.add(&Task{Job: "long", Shard: i, Fire: at(1)})
 		}
 		q.add(&Task{Job: "short", Fire: at(2)})
 		assert.ElementsMatch(t, []string{"long", "long", "short"}, q.drain())
-		q.finishTask("long")
+		q.finishTask(&Task{Job: "long"})
 		assert.Equal(t, []string{"long"}, q.drain())
 	})
 	t.Run("gives the next worker to the job with the fewest running", func(t *testing.T) {
@@ -62,7 +63,7 @@ func TestQueue(t *testing.T) {
 		q.adds(&Task{Job: "short", Fire: at(100)}, &Task{Job: "short", Fire: at(101)}, &Task{Job: "shorter", Fire: at(102)})
 		var order []string
 		for range 3 {
-			q.finishTask("long")
+			q.finishTask(&Task{Job: "long"})
 			order = append(order, q.drain()...)
 		}
 		assert.Equal(t, []string{"short", "shorter", "long"}, order, "after two, each job has one running, and the rest of long is due")
@@ -74,29 +75,60 @@ func TestQueue(t *testing.T) {
 		q.adds(&Task{Job: "a", Fire: at(3)}, &Task{Job: "b", Fire: at(2)}, &Task{Job: "c", Fire: at(1)}, &Task{Job: "d", Fire: at(1)})
 		running := "x"
 		for _, want := range []string{"c", "d", "b", "a"} {
-			q.finishTask(running)
+			q.finishTask(&Task{Job: running})
 			assert.Equal(t, []string{want}, q.drain())
 			running = want
 		}
 	})
 	t.Run("passes over a job at its own bound, though it has the fewest running", func(t *testing.T) {
 		q := queue{bound: 4}
-		q.setBound("a", 1)
+		q.setBound(Lane{Name: "a"}, 1)
 		q.adds(&Task{Job: "a"}, &Task{Job: "a"}, &Task{Job: "b"}, &Task{Job: "b"}, &Task{Job: "b"})
 		assert.Equal(t, []string{"a", "b", "b", "b"}, q.drain())
 	})
+	t.Run("bounds the jobs of a kind together, the earliest fire of any first, and no job of the kind's name", func(t *testing.T) {
+		var q queue
+		q.setBound(Lane{"mail", true}, 2)
+		first, second := &Task{Job: "x", Kind: "mail", Fire: at(1)}, &Task{Job: "y", Kind: "mail", Fire: at(3)}
+		third, fourth := &Task{Job: "z", Kind: "mail", Fire: at(4)}, &Task{Job: "x", Kind: "mail", Fire: at(5)}
+		q.adds(fourth, third, second, first, &Task{Job: "mail", Fire: at(9)}, &Task{Job: "mail", Fire: at(9)})
+		assert.ElementsMatch(t, []string{"x", "y", "mail", "mail"}, q.drain())
+		q.finishTask(second)
+		assert.Same(t, third, q.startNext())
+		q.finishTask(first)
+		assert.Same(t, fourth, q.startNext())
+	})
+	t.Run("counts the jobs of a kind that have tasks, and forgets the others", func(t *testing.T) {
+		p := New(Options{})
+		q := &p.queue
+		q.setBound(Lane{"mail", true}, 1)
+		for i := range 1000 {
+			q.add(&Task{Job: fmt.Sprint("job-", i), Kind: "mail", Fire: at(i)})
+		}
+		q.add(&Task{Job: "job-0", Kind: "mail", Fire: at(2000)})
+		begun := q.startNext()
+		assert.Len(t, p.CountByJob(), 1000)
+		assert.Equal(t, Counts{1, 1, "mail"}, p.CountByJob()["job-0"])
+		assert.Equal(t, Counts{0, 1, "mail"}, p.CountByJob()["job-1"])
+		for ; begun != nil; begun = q.startNext() {
+			q.finishTask(begun)
+		}
+		assert.Empty(t, p.CountByJob())
+		assert.Empty(t, q.laneQueue(Lane{"mail", true}).jobs)
+		assert.Len(t, q.lanes, 1)
+	})
 	t.Run("lets more run once the bound of a job is raised, and stops none when it is lowered", func(t *testing.T) {
 		var q queue
-		q.setBound("a", 1)
+		q.setBound(Lane{Name: "a"}, 1)
 		q.adds(&Task{Job: "a"}, &Task{Job: "a"}, &Task{Job: "a"}, &Task{Job: "a"})
 		assert.Len(t, q.drain(), 1)
-		q.setBound("a", 3)
+		q.setBound(Lane{Name: "a"}, 3)
 		assert.Len(t, q.drain(), 2)
-		q.setBound("a", 1)
-		q.finishTask("a")
-		q.finishTask("a")
+		q.setBound(Lane{Name: "a"}, 1)
+		q.finishTask(&Task{Job: "a"})
+		q.finishTask(&Task{Job: "a"})
 		assert.Empty(t, q.drain())
-		q.finishTask("a")
+		q.finishTask(&Task{Job: "a"})
 		assert.Len(t, q.drain(), 1)
 	})
 }
@@ -104,8 +136,8 @@ func TestQueue(t *testing.T) {
 // naiveQueue is a queue that looks at everything each time.
 type naiveQueue struct {
 	bound   int
-	bounds  map[string]int
-	running map[string]int
+	bounds  map[Lane]int
+	running map[Lane]int
 	waiting []*Task // in the order of arrival
 }
 
@@ -119,7 +151,7 @@ func (n *naiveQueue) next() *Task {
 	}
 	best := -1
 	for i, t := range n.waiting {
-		if bound := n.bounds[t.Job]; bound > 0 && n.running[t.Job] >= bound {
+		if bound := n.bounds[t.lane()]; bound > 0 && n.running[t.lane()] >= bound {
 			continue
 		}
 		if best < 0 || n.before(t, n.waiting[best]) {
@@ -131,12 +163,12 @@ func (n *naiveQueue) next() *Task {
 	}
 	t := n.waiting[best]
 	n.waiting = slices.Delete(n.waiting, best, best+1)
-	n.running[t.Job]++
+	n.running[t.lane()]++
 	return t
 }
 
 func (n *naiveQueue) before(t, o *Task) bool {
-	if r, s := n.running[t.Job], n.running[o.Job]; r != s {
+	if r, s := n.running[t.lane()], n.running[o.lane()]; r != s {
 		return r < s
 	}
 	return t.Fire.Before(o.Fire)
@@ -148,18 +180,18 @@ func TestQueue_DecidesLikeItsTwin(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, seed))
 		names := []string{"a", "b", "c", "d", "e"}[:1+rng.IntN(5)]
 		q := queue{bound: rng.IntN(5)}
-		n := naiveQueue{bound: q.bound, bounds: map[string]int{}, running: map[string]int{}}
+		n := naiveQueue{bound: q.bound, bounds: map[Lane]int{}, running: map[Lane]int{}}
 		fires := 1 + rng.IntN(20)
 		var running []*Task
 		for range 400 {
-			job := names[rng.IntN(len(names))]
+			of := Task{Job: names[rng.IntN(len(names))], Kind: []string{"", "a", "b"}[rng.IntN(3)]}
 			switch rng.IntN(8) {
 			case 0:
 				bound := rng.IntN(4)
-				q.setBound(job, bound)
-				n.bounds[job] = bound
+				q.setBound(of.lane(), bound)
+				n.bounds[of.lane()] = bound
 			case 1, 2, 3:
-				task := &Task{Job: job, Fire: at(rng.IntN(fires))}
+				task := &Task{Job: of.Job, Kind: of.Kind, Fire: at(rng.IntN(fires))}
 				q.add(task)
 				n.waiting = append(n.waiting, task)
 			case 4, 5:
@@ -175,8 +207,8 @@ func TestQueue_DecidesLikeItsTwin(t *testing.T) {
 				i := rng.IntN(len(running))
 				ended := running[i]
 				running = slices.Delete(running, i, i+1)
-				q.finishTask(ended.Job)
-				n.running[ended.Job]--
+				q.finishTask(ended)
+				n.running[ended.lane()]--
 			}
 			require.Equal(t, len(n.waiting), q.waiting, "seed %d", seed)
 			require.Equal(t, len(running), q.running, "seed %d", seed)
@@ -190,7 +222,7 @@ func TestQueue_AnEndLetsOneTaskRunAtMost(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, seed))
 		q := queue{bound: rng.IntN(6)}
 		for _, job := range []string{"a", "b", "c"} {
-			q.setBound(job, rng.IntN(4))
+			q.setBound(Lane{Name: job}, rng.IntN(4))
 		}
 		var running []string
 		for range 200 {
@@ -198,7 +230,7 @@ func TestQueue_AnEndLetsOneTaskRunAtMost(t *testing.T) {
 			running = append(running, q.drain()...)
 			for rng.IntN(2) == 0 && len(running) > 0 {
 				i := rng.IntN(len(running))
-				q.finishTask(running[i])
+				q.finishTask(&Task{Job: running[i]})
 				running = slices.Delete(running, i, i+1)
 				began := q.drain()
 				require.LessOrEqual(t, len(began), 1, "seed %d", seed)

@@ -132,6 +132,7 @@ type JobState struct {
 	key     registry.Key // of the claims record
 	planKey registry.Key
 
+	life              string // of the last plan
 	Plan              *record.Plan
 	PlanRev           registry.Rev
 	StalePlan         registry.Rev // a claim conflicted on this revision of the plan: await a newer one

@@ -3,6 +3,7 @@ package claimer
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"maps"
 	"slices"
 
@@ -21,17 +22,26 @@ func (c *Claimer) ApplyPlans(ctx context.Context) {
 		j := c.Jobs[n.Name]
 		if n.Deleted || n.Unreadable {
 			if j != nil {
-				c.ownershipLog.LosePlan(ctx, j.Claims.Job, j.planKey, n.Err)
+				if n.Deleted && j.life != "" { // put to rest, as a rule; the leader logs a plan that it restores
+					c.ownershipLog.SetOwned(j.Claims.Job, shardset.Set{})
+				} else {
+					c.ownershipLog.LosePlan(ctx, j.Claims.Job, j.planKey, n.Err)
+				}
 				c.reportShards(j.Claims.Job, j.Plan, nil)
 				j.Plan, j.PlanRev = nil, registry.Rev{}
 				delete(c.Frozen, j)
 				if n.Deleted {
 					c.setUnsupported(j, false)
+					c.dropRested(j)
 				}
 			}
 			return
 		}
 		mine := n.Value.Owners[c.Me]
+		if j != nil && j.life != n.Value.Life && j.isAtRest() {
+			c.drop(j)
+			j = nil
+		}
 		if j == nil {
 			if mine.IsZero() {
 				return // other members own the job
@@ -44,6 +54,7 @@ func (c *Claimer) ApplyPlans(ctx context.Context) {
 		}
 		c.reportShards(j.Claims.Job, j.Plan, n.Value)
 		before := j.Plan
+		j.life = n.Value.Life
 		j.Plan, j.PlanRev, j.StalePlan = n.Value, n.Rev, registry.Rev{}
 		c.ownershipLog.SetOwned(j.Claims.Job, mine)
 		if delete(c.Frozen, j); !j.Plan.Frozen.IsZero() {
@@ -55,6 +66,30 @@ func (c *Claimer) ApplyPlans(ctx context.Context) {
 	})
 }
 
+// isAtRest reports whether nothing of a job runs here or waits to be recorded.
+func (j *JobState) isAtRest() bool { return len(j.Claims.Running)+len(j.Ended) == 0 }
+
+// dropRested forgets a defined job that was put to rest: the leader has deleted its claims record with its plan, and the
+// next life of the job begins with none. If another writer has deleted the plan instead, the next claim finds the record.
+func (c *Claimer) dropRested(j *JobState) {
+	if j.life != "" && j.Plan == nil && j.isAtRest() {
+		c.drop(j)
+	}
+}
+
+// drop forgets a job. A write of it that is in flight rests on a plan that is gone, or has been committed and changes nothing
+// any more.
+func (c *Claimer) drop(j *JobState) {
+	c.reportShards(j.Claims.Job, j.Plan, nil)
+	c.reportAhead(j, record.Ahead{})
+	c.setUnsupported(j, false)
+	c.releaseEnds(j)
+	c.agenda.schedule(j, 0)
+	delete(c.Frozen, j)
+	j.Plan = nil
+	delete(c.Jobs, j.Segment)
+}
+
 // reportShards reports a change of the shards that the plans of a job assign to this incarnation. A
 // nil plan is none.
 func (c *Claimer) reportShards(job string, before, after *record.Plan) {
@@ -62,6 +97,11 @@ func (c *Claimer) reportShards(job string, before, after *record.Plan) {
 		return
 	}
 	e := event.Shards{Job: job}
+	for _, p := range []*record.Plan{before, after} {
+		if p != nil {
+			e.Kind = p.Last().Job().Kind
+		}
+	}
 	e.Before, e.FrozenBefore = c.shardsIn(before)
 	e.After, e.FrozenAfter = c.shardsIn(after)
 	if !e.Before.Equal(e.After) || !e.FrozenBefore.Equal(e.FrozenAfter) {
@@ -123,7 +163,7 @@ func (c *Claimer) compileEpochs(j *JobState, before *record.Plan) {
 			programs[e.Number] = p
 			continue
 		}
-		p, err := c.Work.Compile(e.Def)
+		p, err := c.compile(e.Def)
 		if err != nil {
 			if e.Number > j.loggedUnsupported { // once, not at each change of the plan
 				j.loggedUnsupported = e.Number
@@ -136,6 +176,18 @@ func (c *Claimer) compileEpochs(j *JobState, before *record.Plan) {
 	}
 	j.programs = programs
 	c.setUnsupported(j, len(programs) < len(j.Plan.Epochs))
+}
+
+// compile compiles a definition that this process can run.
+func (c *Claimer) compile(def json.RawMessage) (due.Program, error) {
+	p, err := c.Work.Compile(def)
+	if err != nil {
+		return nil, err
+	}
+	if checker, ok := c.Work.(RunChecker); ok {
+		err = checker.CheckRunnable(p)
+	}
+	return p, err
 }
 
 // hasEpoch reports whether a plan has an epoch of the same number with the same definition. A nil plan has none.

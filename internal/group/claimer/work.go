@@ -32,7 +32,7 @@ var (
 // Work is what a Member does with the shards it owns. Its methods are called from the
 // member's goroutines and must not block.
 type Work interface {
-	// Compile compiles a stored definition; see Compiler. It may be called from many goroutines
+	// Compile compiles a stored definition; see Compiler and RunChecker. It may be called from many goroutines
 	// at once.
 	Compile(def json.RawMessage) (due.Program, error)
 	// Start starts runs whose claim is committed, each in a goroutine of its own: one for each of shards, at least one.
@@ -45,6 +45,14 @@ type Work interface {
 	// is disabled (ErrDisabled), when the job is paused (ErrPaused), when another definition comes
 	// into force (ErrNewDefinition), and when a due fire (ErrOverlap) or an operator (ErrCancelled) cancels it. It may be called more than once for a run.
 	Yield(job string, shard int, cause error)
+}
+
+// RunChecker is an optional interface of a Work that compiles definitions, as a leader must, whose jobs it cannot run.
+type RunChecker interface {
+	// CheckRunnable returns why this process cannot run jobs with a program of Compile, nil if it can. It is called when a
+	// plan with the program assigns shards to this member, which does not offer the job while the result is an error. It may
+	// be called from many goroutines at once.
+	CheckRunnable(p due.Program) error
 }
 
 // ErrHandedBack is the error of a run that is to be made again as another attempt, because the

@@ -231,6 +231,7 @@ func (c *Claimer) ApplyResult(ctx context.Context, w WriteResult) error {
 		for _, s := range e.decision.Skipped {
 			event.Report(c.Events.Skipped, s)
 		}
+		c.dropRested(j)
 		if len(e.decision.Starts) > 0 {
 			c.startQueue = append(c.startQueue, startingRuns{e, w.Rev})
 		}

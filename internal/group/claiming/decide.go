@@ -419,7 +419,7 @@ func (in *Input) skipFires(out *Decision, found *due.Due, shards shardset.Set, r
 	report := func(fires int, reason event.SkipReason) {
 		if fires > 0 {
 			out.Skipped = append(out.Skipped, event.Skipped{
-				Job: in.Claims.Job, Reason: reason, Shards: shards, Fires: fires, From: from, Through: record.InstantOf(found.Through),
+				Job: in.Claims.Job, Kind: in.Plan.Last().Job().Kind, Reason: reason, Shards: shards, Fires: fires, From: from, Through: record.InstantOf(found.Through),
 			})
 		}
 	}

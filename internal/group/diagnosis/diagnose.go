@@ -48,6 +48,8 @@ const (
 	Problem     Kind = "problem"     // the plan names another problem
 	Lost        Kind = "lost"        // the store has lost records
 	Undelivered Kind = "undelivered" // a receiver gets no messages
+	Collision   Kind = "collision"   // a name is that of a registered and of a defined job
+	Limit       Kind = "limit"       // nearly as many jobs are defined as may be
 )
 
 // Finding is something that an operator should know.
@@ -85,6 +87,7 @@ func Diagnose(r *Records) []Finding {
 	d.checkLateFires()
 	d.checkRetiring()
 	d.checkReceivers()
+	d.checkDefined()
 	slices.SortStableFunc(d.findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(b.Severity, a.Severity), strings.Compare(string(a.Kind), string(b.Kind)),
 			strings.Compare(a.Job, b.Job), strings.Compare(string(a.Key), string(b.Key)), strings.Compare(a.What, b.What))
@@ -347,8 +350,8 @@ func (d *diagnosis) checkOrphans() {
 		undefined(key.Name(), "", "delete the plan")
 	}
 	for segment, c := range d.Control {
-		if c.Retiring == nil && !d.Has(d.Keys.Job(segment)) {
-			orphan(d.Keys.Control(segment), c.Job, "intent for a job without a stored definition", adviseUnoffered(c.Job))
+		if c.Retiring == nil && !d.Has(d.Keys.Job(segment)) && d.Defined.Beside[segment] == nil {
+			orphan(d.Keys.Control(segment), c.Job, "intent for a job without a stored definition", adviseUnoffered(record.Job{Name: c.Job}))
 		}
 	}
 	for segment, p := range d.Plans {
@@ -369,11 +372,11 @@ func (d *diagnosis) checkJobs() {
 			continue
 		}
 		f := Finding{Warning, Missing, job.Name, d.Keys.Plan(segment), "the job has no plan", d.byLeader("makes one; if it stays so, look at its log")}
-		if d.countOffers(job.Name) == 0 {
+		if d.countOffers(job.Job) == 0 {
 			if d.stopped {
 				continue
 			}
-			f.Severity, f.Kind, f.Do = Info, Unoffered, adviseUnoffered(job.Name)
+			f.Severity, f.Kind, f.Do = Info, Unoffered, adviseUnoffered(job.Job)
 			f.What = "the job has no plan, since no live instance offers it"
 		}
 		d.add(f)
@@ -397,7 +400,7 @@ func (d *diagnosis) checkJobs() {
 }
 
 // countOffers returns how many live members offer a job.
-func (d *diagnosis) countOffers(job string) (n int) {
+func (d *diagnosis) countOffers(job record.Job) (n int) {
 	for _, m := range d.Members {
 		if d.IsLive(m.Session) && m.Offers(job) {
 			n++
@@ -407,8 +410,11 @@ func (d *diagnosis) countOffers(job string) (n int) {
 }
 
 // adviseUnoffered returns what to do about a job that no live instance offers.
-func adviseUnoffered(job string) string {
-	return fmt.Sprintf("start a process that registers the job; if it was removed or renamed on purpose: rota retire %s", job)
+func adviseUnoffered(job record.Job) string {
+	if job.Kind != "" {
+		return fmt.Sprintf("start a process that registers the kind %q; if it was removed on purpose, delete the job", job.Kind)
+	}
+	return fmt.Sprintf("start a process that registers the job; if it was removed or renamed on purpose: rota retire %s", job.Name)
 }
 
 // adviseProblem returns what to do about a problem of a plan.
@@ -424,7 +430,7 @@ func (d *diagnosis) checkPlan(segment string, p *record.Plan) {
 		unowned = unowned.Minus(shards)
 	}
 	problem := p.Problem
-	if problem == "" && d.countOffers(p.Job) == 0 && unowned.Len() == total {
+	if problem == "" && d.countOffers(p.Last().Job()) == 0 && unowned.Len() == total {
 		problem = planning.UnofferedProblem
 	}
 	kind := Problem
@@ -445,7 +451,7 @@ func (d *diagnosis) checkPlan(segment string, p *record.Plan) {
 		case why == "":
 			why, do = d.explainUnowned(p.Job, unowned)
 		case kind == Unoffered:
-			do = adviseUnoffered(p.Job)
+			do = adviseUnoffered(p.Last().Job())
 		default:
 			if enable := d.adviseDisabled(segment, p.Job); enable != "" {
 				do = enable + "; " + do

@@ -18,6 +18,7 @@ type Records struct {
 	Compile due.Compiler // nil: definitions are not compiled
 
 	Receivers map[string]Receiver // by name
+	Defined   DefinedJobs
 }
 
 // Incarnations returns the incarnations that the records name, sorted: those of the snapshot, and those that the leader

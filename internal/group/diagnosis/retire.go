@@ -35,7 +35,7 @@ func (d *diagnosis) checkRetiring() {
 func (d *diagnosis) explainRetiring(segment, job string) (waits, do string) {
 	var offers, owners []string
 	for _, m := range d.Members {
-		if d.IsLive(m.Session) && (m.Offers(job) || slices.Contains(m.Unsupported, job)) {
+		if inForce := d.InForce(segment, job); d.IsLive(m.Session) && (m.Offers(inForce) || m.LacksSupport(inForce)) {
 			offers = append(offers, m.Name)
 		}
 	}

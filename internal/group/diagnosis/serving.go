@@ -12,7 +12,7 @@ import (
 // checkServing finds out whether any instance may run jobs. If none may, that is one finding, and none for each job.
 func (d *diagnosis) checkServing() {
 	if !d.hasLiveInstance() {
-		if d.stopped = len(d.Members)+len(d.Plans)+len(d.Jobs) > 0; d.stopped {
+		if d.stopped = len(d.Members)+len(d.Plans)+len(d.Jobs)+d.Defined.Total > 0; d.stopped {
 			d.add(Finding{
 				Error, Leaderless, "", d.Keys.Seat(), "the group has 0 live instances, so no job runs and nobody leads",
 				"start an instance; if one should be running, the last lines of its log have the reason for its end",
@@ -59,7 +59,8 @@ func (d *diagnosis) isServingProblem(problem string) bool {
 // adviseDisabled returns the command that enables the live instances that offer a job and may not own its shards, ""
 // if there are none.
 func (d *diagnosis) adviseDisabled(segment, job string) string {
-	offers := slices.DeleteFunc(d.LiveMembers(), func(m *record.Member) bool { return !m.Offers(job) })
+	inForce := d.InForce(segment, job)
+	offers := slices.DeleteFunc(d.LiveMembers(), func(m *record.Member) bool { return !m.Offers(inForce) })
 	excludedBy := func(x *record.Exclusion) []*record.Member {
 		return slices.DeleteFunc(slices.Clone(offers), func(m *record.Member) bool { return !x.Excludes(m) })
 	}

@@ -79,7 +79,7 @@ type Clock struct {
 
 // Shards is a change of the shards of a job that the plan assigns to this member.
 type Shards struct {
-	Job                       string
+	Job, Kind                 string // Kind: of a defined job
 	Before, After             shardset.Set
 	FrozenBefore, FrozenAfter shardset.Set // those of them that are to move
 }
@@ -87,6 +87,7 @@ type Shards struct {
 // Skipped is fires that are not run. They are as many for each of the shards.
 type Skipped struct {
 	Job     string
+	Kind    string // of a defined job
 	Reason  SkipReason
 	Shards  shardset.Set
 	Fires   int            // of each shard
@@ -123,6 +124,8 @@ func (r *SkipReason) UnmarshalText(text []byte) error { return skipReasonTexts.p
 // Crashed is runs of one fire or trigger that ended with the session of their owner. They are lost unless Rerun.
 type Crashed struct {
 	Job      string
+	Kind     string // of a defined job
+	Created  string // of a defined job: see record.Defined
 	Instance string
 	Runs     record.RunGroup
 	Rerun    bool // the runs are pending as another attempt
@@ -131,7 +134,8 @@ type Crashed struct {
 
 // FireEnded is a fire of which all runs have ended.
 type FireEnded struct {
-	Job string
+	Job  string
+	Kind string // of a defined job
 	record.EndedFire
 	Repeated bool // it ended before this term, and the leader of then may have reported it
 }

@@ -30,13 +30,26 @@ func (s *subject) checkDefined() result {
 			return stop(restoreRecord, "%s cannot be read: %s", key, rule)
 		}
 	}
+	if rule, damaged := s.damage(s.Keys.Defined(segment)); damaged && s.Definition == nil && s.Plan == nil {
+		return stop(restoreRecord, "%s cannot be read: %s", s.Keys.Defined(segment), rule)
+	}
 	switch {
+	case s.isDeleted() && s.Plan == nil:
+		return s.stopForLeader("", "the job was deleted%s, and the leader has not deleted its records yet", s.deletionText())
 	case s.Definition == nil && s.Plan == nil:
 		return stop("check the names of the job, the namespace and the group; if they are right, start a process that registers the job", "no process has stored a definition of the job")
 	case s.Definition == nil:
 		return unclear("the stored definition is missing or cannot be read; the plan has revision %d", s.Plan.Last().Job().Revision)
 	}
 	return pass("revision %d is stored", s.Stored.Revision)
+}
+
+// inForce returns the definition by which shards are assigned, or the name alone if there is none.
+func (s *subject) inForce() record.Job {
+	if job := s.leader.InForce(record.Segment(s.Job)); job.Name != "" {
+		return job
+	}
+	return record.Job{Name: s.Job}
 }
 
 func (s *subject) checkOffered() result {
@@ -46,9 +59,9 @@ func (s *subject) checkOffered() result {
 			continue
 		}
 		live++
-		if m.Offers(s.Job) {
+		if m.Offers(s.inForce()) {
 			offers++
-		} else if slices.Contains(m.Unsupported, s.Job) {
+		} else if m.LacksSupport(s.inForce()) {
 			unsupported++
 		}
 	}
@@ -74,6 +87,9 @@ func (s *subject) checkOffered() result {
 
 // adviseUnoffered returns what to do about a job that no live instance offers.
 func (s *subject) adviseUnoffered() string {
+	if kind := s.inForce().Kind; kind != "" {
+		return fmt.Sprintf("start a process that registers the kind %q; if it was removed on purpose, delete the job", kind)
+	}
 	return fmt.Sprintf("start a process that registers the job; if it was removed or renamed on purpose: rota retire %s", s.Job)
 }
 
@@ -94,6 +110,9 @@ func (s *subject) stopForLeader(do, format string, args ...any) result {
 }
 
 func (s *subject) checkInForce() result {
+	if s.Rests {
+		return s.checkRest()
+	}
 	if s.Plan == nil {
 		do := "look at the leader's log"
 		if s.Leader == "" {
@@ -279,6 +298,8 @@ func (s *subject) findHold() (hold, bool) {
 		effect = "; fires that come due during the pause are never run"
 	}
 	switch since := s.Plan.Last().Until; {
+	case s.isDeleted():
+		return hold{"the job was deleted" + s.deletionText(), "", "", ", so no run of it begins"}, true
 	case s.Control != nil && s.Control.Retiring != nil:
 		do := "deploy without the job, and the leader deletes it; to keep it: rota unretire " + s.Job
 		if s.Leader == "" {
@@ -468,7 +489,7 @@ func (s *subject) explainUnowned() result {
 	offers, free := 0, 0
 	for _, inc := range sortedKeys(s.Members) {
 		m := s.Members[inc]
-		if !s.isLive(inc) || !m.Offers(s.Job) {
+		if !s.isLive(inc) || !m.Offers(s.inForce()) {
 			continue
 		}
 		offers++

@@ -24,6 +24,8 @@ type Records struct {
 	Definition json.RawMessage // as stored; nil: there is none, or it cannot be read
 	Stored     record.Job      // the parsed Definition
 	Control    *record.Control // the stored intent; nil: none is stored, or it cannot be read
+	Defined    *record.Defined // of a job that is defined as data; nil: there is none, or it cannot be read
+	Rests      bool            // the job is defined and has no other records; Definition is that of Defined
 	Group      record.GroupControl
 	Plan       *record.Plan // nil: there is none, or it cannot be read
 	Leader     string       // the leader's instance; "" means that there is none

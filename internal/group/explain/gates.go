@@ -366,6 +366,9 @@ func (s *subject) isOfFire(r record.Ref) bool {
 
 // summarize returns the sentences that answer the question, from the last gate that was checked.
 func (s *subject) summarize(gate string, end result) string {
+	if s.Rests && gate == "in force" && end.summary == "" {
+		return capitalize(end.detail) + "."
+	}
 	if s.fire == 0 && gate == "due" {
 		return "No fire: " + end.detail + "."
 	}

@@ -77,7 +77,7 @@ func (e *Edits) detectPlanEdit(v *planning.View, n feed.Update[*record.Plan], sy
 	switch {
 	case !known, !synced, unsure, errors.Is(n.Err, record.ErrNewerFormat): // a record of a newer version is valid
 		return false
-	case n.Deleted && !v.IsOffered(old.Job):
+	case n.Deleted && !v.IsOffered(old.Last().Job()):
 		return false // an operator may remove a job that no live instance offers
 	case !n.Deleted && n.Rev.Seq <= max(v.Term.Seq, e.lastWrite[n.Name]):
 		return false // of an earlier term or this leader: a watch may deliver it after the leader's own record of the write
@@ -188,14 +188,14 @@ func (e *Edits) findLostDefinitions(v *planning.View) (lost []restoredDefinition
 	for _, seg := range slices.Sorted(maps.Keys(v.Plans)) {
 		last := v.Plans[seg].Last()
 		stored, ok := v.Jobs[seg]
-		if ok && stored.Revision >= last.Job().Revision || !e.isWritable(seg) || !v.IsOffered(last.Job().Name) {
+		if ok && stored.Revision >= last.Job().Revision || !e.isWritable(seg) || !v.IsOffered(last.Job()) {
 			continue
 		}
 		d, err := restoreDefinition(e.keys.Job(seg), stored.Rev, last)
 		if err != nil {
 			return nil, err
 		}
-		d.conds, d.forgotten = e.restoreConditions(v, seg, last.Job().Name)
+		d.conds, d.forgotten = e.restoreConditions(v, seg, last.Job())
 		lost = append(lost, d)
 	}
 	return lost, nil
@@ -266,7 +266,7 @@ type restoredDefinition struct {
 // forgotten the job. The plan from which the definition is taken must be there: an operator deletes both in one commit,
 // and the watch of plans may be behind that of definitions. And the member that offers the job must offer it still: it
 // may have withdrawn the job so that it could be forgotten.
-func (e *Edits) restoreConditions(v *planning.View, segment, job string) (conds []registry.Cond, forgotten bool) {
+func (e *Edits) restoreConditions(v *planning.View, segment string, job record.Job) (conds []registry.Cond, forgotten bool) {
 	if _, forgotten = e.deleted[segment]; !forgotten && !v.EditedPlans[segment] {
 		conds = append(conds, registry.At(e.keys.Plan(segment), v.Plans[segment].Rev))
 	}
@@ -274,7 +274,7 @@ func (e *Edits) restoreConditions(v *planning.View, segment, job string) (conds 
 }
 
 // offerCondition returns the condition that a live member offers a job still.
-func (e *Edits) offerCondition(v *planning.View, job string) []registry.Cond {
+func (e *Edits) offerCondition(v *planning.View, job record.Job) []registry.Cond {
 	for _, inc := range slices.Sorted(maps.Keys(v.Members)) {
 		if m := v.Members[inc]; m.Offers(job) && v.Alive(inc) && !m.Rev.IsZero() {
 			return []registry.Cond{registry.At(e.keys.Member(inc), m.Rev)}

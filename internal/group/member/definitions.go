@@ -140,6 +140,10 @@ func (m *Member) decideDefinitionWrite(stored map[string]registry.Entry, name st
 	case err != nil:
 		feed.LogUnreadable(m.Log, slog.LevelError, key, err)
 		return registry.Op{}, false, nil
+	case theirs.Kind != "":
+		m.Log.Error("definition not stored: a job of its name is defined as data, and goes on", "job", name, "kind", theirs.Kind,
+			"remedy", "rename the registered job, or delete the defined one and start this process again")
+		return registry.Op{}, false, nil
 	case theirs.Revision < mine.Revision:
 		return registry.Set(key, e.Modified, value), true, nil
 	default:

@@ -151,6 +151,9 @@ func (m *Member) joinGroup(ctx context.Context, in *Incarnation) (PublishedState
 	if err := m.storeDefinitions(ctx, published.defs, registry.ReadOptions{}); err != nil {
 		return PublishedState{}, err
 	}
+	if err := m.storeKinds(ctx, published.kinds); err != nil {
+		return PublishedState{}, err
+	}
 	m.superseded.publish(&published.Member, published.defs)
 	t, err := m.BuildJoinTxn(in, published.Member)
 	if err != nil {

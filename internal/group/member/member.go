@@ -54,6 +54,7 @@ type Member struct {
 	mu            mutex.Mutex
 	Defs          map[string]json.RawMessage // offered, by job
 	revisions     map[string]int             // of Defs, by job
+	kinds         map[string]record.Kind     // of which all jobs are offered, by name
 	locals        map[string]string          // what identifies the local parts of Defs, by job
 	unsupported   map[string]bool            // jobs with a definition in force that cannot be compiled here
 	ahead         map[string]record.Ahead    // by job: the claims that are ahead of this clock

@@ -18,6 +18,7 @@ import (
 type PublishedState struct {
 	Member        record.Member
 	defs          map[string]json.RawMessage
+	kinds         map[string]record.Kind
 	recordVersion int          // the Member.recordVersion that it shows
 	offerVersion  int          // the Member.offerVersion that it shows
 	Rev           registry.Rev // of the member record; zero: not written
@@ -46,6 +47,12 @@ func (m *Member) composeState(in *Incarnation, clock record.Instant) PublishedSt
 			offered = append(offered, job)
 		}
 	}
+	for job := range m.unsupported { // defined ones
+		if _, registered := m.Defs[job]; !registered {
+			unsupported = append(unsupported, job)
+		}
+	}
+	slices.Sort(unsupported)
 	published := PublishedState{
 		Member: record.Member{
 			Name: m.Name, Session: in.Session.ID(), Host: m.host, Jobs: offered, Unsupported: unsupported, Labels: m.labels,
@@ -53,7 +60,13 @@ func (m *Member) composeState(in *Incarnation, clock record.Instant) PublishedSt
 			Clock: clock, Answers: in.answeredReading, Difference: in.clockDifference, Ahead: maps.Clone(m.ahead),
 			Waiting: m.waiting, // never changed in place
 		},
-		defs: maps.Clone(m.Defs), recordVersion: m.recordVersion, offerVersion: m.offerVersion,
+		defs: maps.Clone(m.Defs), kinds: maps.Clone(m.kinds), recordVersion: m.recordVersion, offerVersion: m.offerVersion,
+	}
+	for name, k := range m.kinds {
+		if published.Member.Kinds == nil {
+			published.Member.Kinds = map[string]int{}
+		}
+		published.Member.Kinds[name] = k.Revision
 	}
 	published.Member.SetRevisions(m.revisions)
 	published.Member.SetLocals(m.locals)
@@ -156,6 +169,9 @@ func (m *Member) maintainRecord(ctx context.Context, in *Incarnation, published 
 func (m *Member) PublishState(ctx context.Context, in *Incarnation, published PublishedState, next *PublishedState) error {
 	if next.offerVersion != published.offerVersion {
 		if err := m.storeDefinitions(ctx, next.defs, Fresh); err != nil {
+			return err
+		}
+		if err := m.storeKinds(ctx, next.kinds); err != nil {
 			return err
 		}
 	}

@@ -21,6 +21,7 @@ type Stats struct {
 // JobStats describes what a member owns of a job. Unowned, UnownedDue and Paused are known to the
 // leader only.
 type JobStats struct {
+	Kind           string // of a defined job
 	Owned, Blocked int
 	Due            time.Time // the oldest fire of its shards that is due and not claimed; zero: none
 	NextFire       time.Time // zero: none
@@ -82,7 +83,7 @@ func (s *Stats) addOwned(v claimer.JobView, me string, now record.Instant) {
 		return
 	}
 	j := s.Jobs[v.Plan.Job]
-	j.Owned = mine.Len()
+	j.Kind, j.Owned = v.Plan.Last().Job().Kind, mine.Len()
 	marks := v.Claims.Watermarks.Fold(v.Plan.Watermarks, mine)
 	done := due.NewProgress(marks, v.Claims.Running, due.PendingOf(v.Plan, due.HandedBack(&v.Claims, mine)))
 	j.Due = earliest(j.Due, due.OldestUnclaimed(v.Plan, v.Programs, done, mine, now))
@@ -113,6 +114,7 @@ func (s *Stats) addUnowned(p *record.Plan, compile due.Compiler, now record.Inst
 		j.UnownedDue = earliest(time.Time{}, due.OldestUnclaimed(p, programs, done, unowned, now))
 	}
 	if j != (JobStats{}) {
+		j.Kind = p.Last().Job().Kind
 		s.Jobs[p.Job] = j
 	}
 }

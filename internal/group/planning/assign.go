@@ -103,7 +103,7 @@ func strategyProblem(strategy string, err error) string {
 
 // candidates returns the candidates of a strategy, sorted: the eligible members, and the awaited
 // ones as if they were present.
-func (a *assigner) candidates(segment, job string, eligible []int) []strategy.Candidate {
+func (a *assigner) candidates(segment string, job record.Job, eligible []int) []strategy.Candidate {
 	var out []strategy.Candidate
 	add := func(inc string) {
 		m := a.Members[inc]
@@ -123,7 +123,7 @@ func (a *assigner) candidates(segment, job string, eligible []int) []strategy.Ca
 
 // callStrategy calls the strategy of a job and returns the owners that it assigns.
 func (a *assigner) callStrategy(segment string, job record.Job, eligible []int) (map[string]shardset.Set, error) {
-	candidates := a.candidates(segment, job.Name, eligible)
+	candidates := a.candidates(segment, job, eligible)
 	if len(candidates) == 0 {
 		return nil, nil
 	}

@@ -102,7 +102,7 @@ func (p *jobPlanner) clearEpochs(progress *JobProgress) {
 		// If the leader cannot compile the definition, members that offer the job can, and serve its
 		// fires before those of later epochs. If no live member offers the job, the epoch is dropped.
 		isDue, known := p.hasDue(&e, progress.Watermarks)
-		if isDue && (known || p.IsOffered(p.next.Job)) {
+		if isDue && (known || p.IsOffered(p.next.Last().Job())) {
 			return false
 		}
 		if isDue {

@@ -39,9 +39,9 @@ func weightOf(m *record.Member) int { return min(max(m.Weight, 1), MaxWeight) }
 
 // offer is a set of members that offer the same jobs, as nearly all of a fleet do.
 type offer struct {
-	jobs         []string // sorted
-	members      []int    // indexes of assigner.members, ascending
-	someDisabled bool     // more members offer them, which are disabled for all jobs
+	of           *record.Member
+	members      []int // indexes of assigner.members, ascending
+	someDisabled bool  // more members offer them, which are disabled for all jobs
 }
 
 // assigner assigns the shards of all jobs.
@@ -64,10 +64,10 @@ func newAssigner(r *round) *assigner {
 		if _, skewed := r.Skewed[inc]; skewed || m.Draining || !r.Alive(inc) {
 			continue
 		}
-		same := slices.IndexFunc(a.offers, func(o offer) bool { return slices.Equal(o.jobs, m.Jobs) })
+		same := slices.IndexFunc(a.offers, func(o offer) bool { return o.of.OffersSame(&m.Member) })
 		if same == -1 {
 			same = len(a.offers)
-			a.offers = append(a.offers, offer{jobs: m.Jobs})
+			a.offers = append(a.offers, offer{of: &m.Member})
 		}
 		if r.GroupExclusion.Excludes(&m.Member) {
 			a.offers[same].someDisabled = true
@@ -85,7 +85,7 @@ func newAssigner(r *round) *assigner {
 func (a *assigner) findEligible(segment string, job record.Job) (eligible []int, problem string) {
 	someDisabled := false
 	for _, o := range a.offers {
-		if _, ok := slices.BinarySearch(o.jobs, job.Name); !ok {
+		if !o.of.Offers(job) {
 			continue
 		}
 		someDisabled = someDisabled || o.someDisabled

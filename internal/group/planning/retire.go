@@ -32,7 +32,7 @@ func (r *round) findRetired() (segments []string) {
 		switch p, planned := r.Plans[seg]; {
 		case !r.isRetiring(seg), unreadable, r.UnreadablePlans[seg], r.EditedPlans[seg]:
 		case planned && (len(p.Owners) > 0 || r.hasUnabsorbedClaims(seg)):
-		case r.isOfferedOrAwaited(seg, r.Control[seg].Job):
+		case r.isOfferedOrAwaited(seg, record.Job{Name: r.Control[seg].Job}):
 		default:
 			segments = append(segments, seg)
 		}
@@ -42,9 +42,9 @@ func (r *round) findRetired() (segments []string) {
 }
 
 // isOfferedOrAwaited reports whether an instance offers a job, or may: one that has just joined, or is awaited.
-func (r *round) isOfferedOrAwaited(segment, job string) bool {
+func (r *round) isOfferedOrAwaited(segment string, job record.Job) bool {
 	for inc := range r.JustJoined {
-		if m := r.Members[inc]; m.Offers(job) || slices.Contains(m.Unsupported, job) {
+		if m := r.Members[inc]; m.Offers(job) || m.LacksSupport(job) {
 			return true
 		}
 	}

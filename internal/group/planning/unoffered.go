@@ -1,7 +1,6 @@
 package planning
 
 import (
-	"slices"
 	"time"
 
 	"github.com/rota-dev/rota/internal/group/due"
@@ -20,9 +19,9 @@ const MaxUnoffered = time.Hour
 
 // isUnoffered reports whether no live or awaited member offers a job, or would offer it if it
 // supported its definitions.
-func (r *round) isUnoffered(segment, job string) bool {
+func (r *round) isUnoffered(segment string, job record.Job) bool {
 	for inc, m := range r.Members {
-		if (r.Alive(inc) || r.isAwaited(segment, inc)) && (m.Offers(job) || slices.Contains(m.Unsupported, job)) {
+		if (r.Alive(inc) || r.isAwaited(segment, inc)) && (m.Offers(job) || m.LacksSupport(job)) {
 			return false
 		}
 	}

@@ -23,6 +23,8 @@ type View struct {
 	Members          map[string]MemberRecord  // by incarnation
 	JustJoined       map[string]bool          // members that joined during the term and have not been seen alive
 	Jobs             map[string]JobRecord     // by segment
+	Defined          map[string]DefinedRecord // by segment, of the jobs in Jobs that were defined as data
+	DefinedSynced    bool                     // a job in Jobs that is missing in Defined was deleted
 	Control          map[string]ControlRecord // by segment
 	Group            GroupRecord              // the pause of the group
 	GroupExclusion   record.Exclusion         // instances and hosts that are disabled for all jobs
@@ -39,6 +41,7 @@ type View struct {
 	Skewed           map[string]record.Duration // incarnations whose clocks are skewed
 	OnStrategyCall   func(strategy, job string) // if set, called before each strategy, as a strategy may not return
 	SlowTick         bool                       // clear served parts of plans
+	RestTick         bool                       // put defined jobs to rest
 
 	// Absences holds how long this leader has seen members with a restart grace drain or expired.
 	Absences map[string]time.Duration
@@ -57,6 +60,12 @@ type JobRecord struct {
 	Def json.RawMessage
 	record.Job
 	Stored json.RawMessage // the stored definition, if Def is an override of it
+}
+
+// DefinedRecord is the record of a defined job and its revision.
+type DefinedRecord struct {
+	Rev registry.Rev
+	*record.Defined
 }
 
 // ControlRecord is a control record and its revision.
@@ -120,7 +129,7 @@ func (v *View) HasBothRecords(incarnation string) bool {
 }
 
 // IsOffered reports whether a live member offers a job.
-func (v *View) IsOffered(job string) bool {
+func (v *View) IsOffered(job record.Job) bool {
 	for inc, m := range v.Members {
 		if m.Offers(job) && v.Alive(inc) {
 			return true
@@ -130,9 +139,9 @@ func (v *View) IsOffered(job string) bool {
 }
 
 // isUnsupported reports whether a live member would offer a job if it supported its definitions.
-func (v *View) isUnsupported(job string) bool {
+func (v *View) isUnsupported(job record.Job) bool {
 	for inc, m := range v.Members {
-		if slices.Contains(m.Unsupported, job) && v.Alive(inc) {
+		if m.LacksSupport(job) && v.Alive(inc) {
 			return true
 		}
 	}

@@ -22,9 +22,9 @@ func TestView_Members(t *testing.T) {
 	w.expire(expired)
 	delete(w.View.Members, recordless)
 	t.Run("a job is offered by live members only", func(t *testing.T) {
-		assert.True(t, w.View.IsOffered("job"))
-		assert.False(t, w.View.IsOffered("other"))
-		assert.False(t, w.View.IsOffered("third"))
+		assert.True(t, w.View.IsOffered(record.Job{Name: "job"}))
+		assert.False(t, w.View.IsOffered(record.Job{Name: "other"}))
+		assert.False(t, w.View.IsOffered(record.Job{Name: "third"}))
 	})
 	t.Run("a member has both records if it is live and its member record is known", func(t *testing.T) {
 		assert.True(t, w.View.HasBothRecords(live))

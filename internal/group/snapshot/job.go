@@ -75,6 +75,17 @@ func (s *Snapshot) Definition(segment string) planning.JobRecord {
 	return def
 }
 
+// InForce returns the definition of the plan of a job, or else the stored one, or one of a name without either.
+func (s *Snapshot) InForce(segment, name string) record.Job {
+	if p := s.Plans[segment].Plan; p != nil {
+		return p.Last().Job()
+	}
+	if j := s.Jobs[segment].Job; j.Name != "" {
+		return j
+	}
+	return record.Job{Name: name}
+}
+
 // Progress returns the progress of a job's shards, by the plan and all claims. The job must have a plan.
 func (s *Snapshot) Progress(segment string) (planning.JobProgress, due.Progress) {
 	p := s.Plans[segment].Plan

@@ -1,0 +1,237 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rota-dev/rota/internal/group/planning"
+	"github.com/rota-dev/rota/internal/parallel"
+	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/registry"
+)
+
+// DefinedState is the state of a job that is defined as data.
+type DefinedState string
+
+// The states.
+const (
+	DefinedResting    DefinedState = "resting"    // nothing of it is due; the leader wakes it for its next fire, or for an act of an operator
+	DefinedAwake      DefinedState = "awake"      // it has a plan, or is about to
+	DefinedFinished   DefinedState = "finished"   // it rests and has no further fire; see DefinedJob.DeleteAt
+	DefinedDeleting   DefinedState = "deleting"   // it is deleted, and the leader has yet to delete its records
+	DefinedUnreadable DefinedState = "unreadable" // its record cannot be read; see DefinedJob.Problem
+)
+
+// DefinedJob is a job that is defined as data.
+type DefinedJob struct {
+	Name     string       `json:"name"` // of one whose record cannot be read, the last segment of its key
+	State    DefinedState `json:"state"`
+	Kind     string       `json:"kind,omitempty"`
+	Revision int          `json:"revision,omitempty"` // from 1; one more at each change
+	// Creation identifies this creation of the name: a job that is defined after a Delete has another one.
+	Creation string `json:"creation,omitempty"`
+	Schedule string `json:"schedule,omitempty"` // schedule.Parse parses it
+	// Definition is the stored definition, with the defaults that were filled in: Define of it changes nothing. It includes
+	// parameters, which may be secret, so the JSON does not have it.
+	Definition Definition `json:"-"`
+	Defined    time.Time  `json:"defined,omitzero"` // when this creation was defined, by the clock of its author
+	By         Act        `json:"by,omitzero"`      // the last Define, or the Delete
+	// NextFire is the next fire, zero if there is none. That of a job that is awake is as in Status.
+	NextFire time.Time `json:"next,omitzero"`
+	// Counts, Ended, Failures and Failing are those of Status, since the job was created. In Definitions, those of a job
+	// that is awake are as of its last rest.
+	Counts   Counts    `json:"counts"`
+	Ended    time.Time `json:"last_end,omitzero"`
+	Failures []Failure `json:"failures"`
+	Failing  bool      `json:"failing,omitempty"` // the last run of a shard has failed
+	// DeleteAt is when the leader deletes a finished job, zero if it stays.
+	DeleteAt time.Time `json:"delete_at,omitzero"`
+	// Problem names what is wrong with the records of the job. It is empty if nothing is.
+	Problem string `json:"problem,omitempty"`
+}
+
+// DefinitionFilter selects among the jobs of Definitions.
+type DefinitionFilter func(*definitionFilter)
+
+type definitionFilter struct{ kind, prefix string }
+
+// OfKind selects the jobs of a kind.
+func OfKind(kind string) DefinitionFilter { return func(f *definitionFilter) { f.kind = kind } }
+
+// WithPrefix selects the jobs whose names begin with a prefix.
+func WithPrefix(prefix string) DefinitionFilter {
+	return func(f *definitionFilter) { f.prefix = prefix }
+}
+
+// has reports whether a job is selected.
+func (f *definitionFilter) has(j *DefinedJob) bool {
+	return (f.kind == "" || j.Kind == f.kind) && strings.HasPrefix(j.Name, f.prefix)
+}
+
+// Definition returns a job that is defined as data, whether it rests or is awake. It fails with ErrUnknownJob if there is none, and with
+// ErrRegistered if the job is registered in code.
+func (o *Operator) Definition(ctx context.Context, job string) (DefinedJob, error) {
+	d, err := o.readDefinedJob(ctx, job)
+	if err != nil {
+		return DefinedJob{}, fmt.Errorf("definition of %q: %w", job, err)
+	}
+	return d, nil
+}
+
+func (o *Operator) readDefinedJob(ctx context.Context, job string) (DefinedJob, error) {
+	segment := record.Segment(job)
+	if err := o.checkFormat(ctx); err != nil {
+		return DefinedJob{}, err
+	}
+	s, err := o.getReadable(ctx, o.keys.Job(segment))
+	if err != nil {
+		return DefinedJob{}, err
+	}
+	awake, found := s.Jobs[segment]
+	d, err := o.readDefined(ctx, segment)
+	switch {
+	case err != nil:
+		return DefinedJob{}, err
+	case d.Defined == nil && found && awake.Kind == "":
+		return DefinedJob{}, ErrRegistered
+	case d.Defined == nil && found:
+		return DefinedJob{Name: awake.Name, State: DefinedDeleting, Kind: awake.Kind, Creation: awake.Created}, nil
+	case d.Defined == nil:
+		return DefinedJob{}, ErrUnknownJob
+	}
+	out := definedJobOf(d.Defined, awake.Job)
+	if out.State != DefinedAwake {
+		return out, nil
+	}
+	st, err := o.readStatus(ctx, job)
+	if err != nil {
+		return DefinedJob{}, err
+	}
+	if !st.Rests { // else it has just been put to rest
+		out.NextFire, out.Counts, out.Ended, out.Failures, out.Failing = st.NextFire, st.Counts, st.Ended, st.Failures, len(st.Failing) > 0
+	}
+	return out, nil
+}
+
+// definedJobOf returns a defined job as its record has it. Awake is the definition of the job that is awake under its name, zero if none is.
+func definedJobOf(d *record.Defined, awake record.Job) DefinedJob {
+	j := DefinedJob{
+		Name: d.Job, State: DefinedResting, Kind: d.Parsed().Kind, Revision: d.Revision, Creation: d.Created, Defined: d.At.Time(),
+		By: actOf(&d.By), NextFire: d.Next.Time(), DeleteAt: d.DeleteAt().Time(),
+	}
+	if d.IsDeleted() {
+		j.State, j.Kind = DefinedDeleting, awake.Kind
+		return j
+	}
+	var err error
+	if j.Definition, err = decodeDefinition(d); err != nil {
+		j.Problem = fmt.Sprintf("the definition cannot be read: %v", err)
+	}
+	j.Schedule = scheduleOf(d.Definition)
+	if r := d.Rest; r != nil {
+		j.Counts, j.Ended, j.Failures, j.Failing = Counts(r.Counts), r.Ended.Time(), failuresOf(r.Failures), r.Failing
+		if r.Finished != 0 && d.Next == 0 {
+			j.State = DefinedFinished
+		}
+	}
+	switch {
+	case awake.Name == "":
+	case awake.Kind == "":
+		j.Problem = registeredProblem
+	case awake.Created == d.Created:
+		j.State = DefinedAwake
+	default:
+		j.Problem = "an earlier creation of the name is being deleted; this one wakes after that"
+	}
+	return j
+}
+
+// registeredProblem is the problem of a defined job whose name is that of a registered one, which has the records of the name.
+const registeredProblem = "a process has registered a job of this name in code, so this one does not run; delete it or rename the other"
+
+// Definitions returns the jobs that are defined as data, in no particular order, as the iteration reads them: a change
+// meanwhile may or may not be seen. A record that cannot be read is a DefinedJob with a Problem; an error ends the iteration.
+//
+// It reads the 256 directories of definitions, eight at a time, and keeps no more than these in memory. The definitions of all jobs
+// that are awake are read once.
+func (o *Operator) Definitions(ctx context.Context, filters ...DefinitionFilter) iter.Seq2[DefinedJob, error] {
+	var f definitionFilter
+	for _, filter := range filters {
+		filter(&f)
+	}
+	return func(yield func(DefinedJob, error) bool) {
+		err := o.checkFormat(ctx)
+		var awake map[string]planning.JobRecord
+		if err == nil {
+			awake, err = o.listJobs(ctx)
+		}
+		if err == nil {
+			err = o.eachDefined(ctx, func(e registry.Entry) bool {
+				j := definedJobOfEntry(e, awake)
+				return !f.has(&j) || yield(j, nil)
+			})
+		}
+		if err != nil {
+			yield(DefinedJob{}, fmt.Errorf("definitions: %w", err))
+		}
+	}
+}
+
+// definedJobOfEntry returns the job of a record, which may be damaged.
+func definedJobOfEntry(e registry.Entry, awake map[string]planning.JobRecord) DefinedJob {
+	d, err := decodeDefined(e)
+	if err != nil {
+		return DefinedJob{Name: e.Key.Name(), State: DefinedUnreadable, Problem: fmt.Sprintf("%s cannot be read: %v", e.Key, err)}
+	}
+	return definedJobOf(d, awake[e.Key.Name()].Job)
+}
+
+// listJobs returns the definitions of the jobs that are registered or awake, by segment, without those that cannot be read.
+func (o *Operator) listJobs(ctx context.Context) (map[string]planning.JobRecord, error) {
+	listing, err := o.reg.List(ctx, o.keys.Jobs(), registry.ReadOptions{})
+	if err != nil {
+		return nil, err
+	}
+	jobs := map[string]planning.JobRecord{}
+	for _, e := range listing.Entries {
+		if _, job, err := record.DecodeDefinition(e.Value); err == nil {
+			jobs[e.Key.Name()] = planning.JobRecord{Rev: e.Modified, Job: job}
+		}
+	}
+	return jobs, nil
+}
+
+// eachDefined calls f for the record of each defined job until it returns false. It follows a fresh read, as getEach does.
+func (o *Operator) eachDefined(ctx context.Context, f func(registry.Entry) bool) error {
+	buckets := make([]int, record.Buckets)
+	for i := range buckets {
+		buckets[i] = i
+	}
+	for some := range slices.Chunk(buckets, maxListings) {
+		var mu sync.Mutex
+		listings := make(map[int]registry.Listing, len(some))
+		err := parallel.Each(ctx, maxListings, some, func(ctx context.Context, bucket int) error {
+			listing, err := o.reg.List(ctx, o.keys.DefinedIn(bucket), registry.ReadOptions{})
+			mu.Lock()
+			defer mu.Unlock()
+			listings[bucket] = listing
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, bucket := range some {
+			for _, e := range listings[bucket].Entries {
+				if !f(e) {
+					return nil
+				}
+			}
+		}
+	}
+	return nil
+}
