@@ -6,9 +6,10 @@ usage() {
 	cat <<'END'
 Usage: ./test.sh [--quick | --long] [--fresh] [-- flags of go test]
 
-Runs every test of every module under the race detector, without go's test cache, and fails
-if one fails. It ends with a table of how each backend did in the conformance suite. Tests that
-can go on for any time draw few seeds; --long draws many.
+Runs every test of every module, without go's test cache, and fails if one fails. It ends with a
+table of how each backend did in the conformance suite. All but a few packages run under the race
+detector, see docs/decisions/033-race-detector.md. Tests that can go on for any time draw few seeds;
+--long draws many.
 
 It needs Go and a C compiler (for the race detector). It fetches everything else into caches:
 etcd is built; ZooKeeper, Quartz, Java, PostgreSQL, MariaDB and Chromium are the system's or come
@@ -67,7 +68,7 @@ if $quick && { $fresh || $long; }; then
 	exit 2
 fi
 
-export GOFLAGS=-mod=readonly GOWORK=off
+export GOFLAGS='-mod=readonly -vet=off' GOWORK=off # ./lint.sh vets
 timeout=45m
 unset ROTA_LONG
 if $long; then
@@ -78,8 +79,8 @@ fi
 if $quick; then
 	# Packages whose tests start servers or processes, or simulate for long, are left out. Tests of examples that do so have OnAServer in
 	# their names.
-	with_servers='/(registry/(etcd|zookeeper)|conformance/(child|tcpproxy)|internal/test/(budget|fleet|simulate|storelog|testserver))(/|$)'
-	longest='InRealTime|Exploration|Guards_AreAllCaught|TestUnoffered|TestElasticJob|TestStrategies_Compared|TestDecisions|AgreesWithQuartz|RefusesWhatQuartzRefuses|OnAServer'
+	with_servers='/(registry/(etcd|zookeeper)|conformance/(child|tcpproxy)|internal/test/(budget|fleet|mutate|simulate|storelog|testserver|usercode))(/|$)'
+	longest='InRealTime|BelowDirectory|FindEachSaboteur|AllowRefusalByTheHandle|UnderOverload|IsTheMostEven|MovesTheShareByWeight|Exploration|Guards_AreAllCaught|TestUnoffered|TestElasticJob|TestStrategies_Compared|TestDecisions|AgreesWithQuartz|RefusesWhatQuartzRefuses|OnAServer'
 	packages=$(go list ./... | grep -vE "$with_servers")
 	# shellcheck disable=SC2086 # one argument for each package
 	if go test -race -count=1 -skip "$longest" "$@" $packages; then
@@ -107,8 +108,16 @@ go run ./internal/test/testrun provision
 # One package more at a time than there are processors, since those with servers mostly wait.
 packages=$(($(getconf _NPROCESSORS_ONLN) + 1))
 
+# Packages in which the race detector is of little use are tested without it, and some fleets of the simulation with it as well.
+without_race=(./internal/group/{balance,explore,planning} ./internal/test/{budget,simulate})
+if $long; then go test -race -count=1 -timeout="$timeout" -p "$packages" "$@" "${without_race[@]}" || status=1; fi
+with_race=$(go list ./... | grep -vE '/internal/(group/(balance|explore|planning)|test/(budget|simulate))$')
+go test -count=1 -timeout="$timeout" -p "$packages" "$@" "${without_race[@]}" || status=1
+go test -race -count=1 -timeout="$timeout" ./internal/test/simulate -run 'Fleet|Stoppable' \
+	-simulate.seeds=4 -simulate.edits=2 -simulate.day=2h "$@" || status=1
+
 # A build that ends a test at a call of user code under a mutex, and at mutexes that are locked in both orders.
-go test -count=1 -timeout=30m -tags rotacheck -skip 'TestUnoffered|TestStoreClock|TestAlways|TestStats_OfJobs|TestLog_Runs|TestExplain' "$@" \
+go test -count=1 -timeout=30m -tags rotacheck -skip 'TestStoreClock|TestStats_OfJobs|TestLog_Runs|TestExplain' "$@" \
 	./internal/mutex ./internal/contain ./internal/group/{claimer,elector,eventlog,leader,member} \
 	./executor/... ./handler ./history ./coordinator || status=1
 
@@ -117,7 +126,12 @@ go test -count=1 -timeout=30m -tags rotacheck -skip 'TestUnoffered|TestStoreCloc
 test_module() {
 	local dir=$1 work_file=off patterns=(./...)
 	shift
-	if [[ $dir == . ]]; then patterns=(./registry/... ./...); elif grep -q "^	$dir\$" go.work; then work_file=; fi
+	if [[ $dir == . ]]; then
+		# shellcheck disable=SC2206 # one pattern for each package
+		patterns=(./registry/... $with_race)
+	elif grep -q "^	$dir\$" go.work; then
+		work_file=
+	fi
 	(cd "$dir" && GOWORK=$work_file go test -race -count=1 -timeout="$timeout" "$@" "${patterns[@]}" </dev/null)
 }
 

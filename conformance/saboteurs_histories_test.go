@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rota-dev/rota/conformance"
+	"github.com/rota-dev/rota/internal/test/long"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -287,6 +288,6 @@ func TestHistories_AllowRefusalByTheHandle(t *testing.T) {
 			},
 		}
 	})}.backend()
-	b.Seeds = 200
+	b.Seeds = long.Pick(40, 200)
 	require.Empty(t, conformance.Try(t, b, "C06"))
 }

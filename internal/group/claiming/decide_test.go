@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -106,8 +107,26 @@ func TestDecide_NamesRunsOfADefinitionThatHasBeenReplaced(t *testing.T) {
 		assert.Equal(t, []any{c.outdated, c.wake}, []any{outdated, wake}, name)
 		in := Input{Me: "me", Plan: plan, Claims: record.Claims{Job: "job", Running: c.running}, Now: c.now}
 		assert.Equal(t, c.outdated, in.Decide().Outdated, name)
+		assert.Equal(t, c.wake, in.Decide().Wake, name)
 		in.Plan = plan.Clone()
 		in.Plan.Paused = true
 		assert.True(t, in.Decide().Outdated.IsZero(), "paused: %s", name)
+	}
+}
+
+func TestFindOutdated_ReturnsTheFirstEndOfAnEpoch(t *testing.T) {
+	plan := coordtest.PlanOfOwnShards(t, 2)
+	for i, from := range []record.Instant{coordtest.At(5), coordtest.At(8)} {
+		next, err := record.NewEpoch(2+i, from, plan.Last().Def)
+		require.NoError(t, err)
+		plan.Last().Until = from
+		plan.Epochs = append(plan.Epochs, next)
+	}
+	first := coordtest.Runs(shardset.Of(0), coordtest.Fire(1, 1))
+	second := coordtest.Runs(shardset.Of(1), record.Ref{Epoch: 2, Fire: coordtest.At(5), Attempt: 1})
+	for _, running := range []record.Runs{slices.Concat(first, second), slices.Concat(second, first)} {
+		outdated, next := FindOutdated(plan, running, coordtest.At(5)-1)
+		assert.True(t, outdated.IsZero())
+		assert.Equal(t, coordtest.At(5), next)
 	}
 }

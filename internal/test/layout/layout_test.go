@@ -89,6 +89,12 @@ var promises = []struct {
 		{"README.md": "\ngo get example.org/m@main, which is example.org/m"},
 		{"docs/x.md": "\ngo get example.org/m@main\n"},
 	}},
+	{"modules of the workspace share versions", modulesShareVersions, []map[string]string{
+		{
+			"go.mod": "module example.org/m\nrequire a.org/x v1.0.0\n", "go.work": "use (\n\t.\n\t./cmd/rota\n)\n",
+			"cmd/rota/go.mod": "module example.org/m/cmd/rota\nrequire (\n\ta.org/x v1.1.0 // indirect\n)\n",
+		},
+	}},
 	{"directories are documented", directoriesAreDocumented, []map[string]string{
 		{"unheard/x.txt": ""},
 		{"README.md": "| `registry/memory/` | |\n", "registry/x.go": "package registry"},

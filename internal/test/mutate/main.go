@@ -62,8 +62,8 @@ type step struct {
 // unitTests returns the steps of a package whose own tests have to notice its faults.
 func unitTests(skip string) []step { return []step{{tests: ".", skip: skip}} }
 
-// targets are the packages that the command can mutate. The tests that ./test.sh --quick leaves out
-// are left out here as well.
+// targets are the packages that the command can mutate. Tests that take long and whose faults others
+// notice are left out.
 var targets = []target{
 	{name: "memory", dir: "registry/memory", steps: []step{
 		{name: "the conformance suite", tests: "TestConformance$", args: []string{"-conformance.seeds=10"}},
