@@ -161,7 +161,7 @@ func PreparePostgres(ctx context.Context, dir string, port *freeport.Port, setti
 		cmd := exec.Command(filepath.Join(filepath.Dir(initdb), program), args...)
 		cmd.Env = provision.Environment(root)
 		if os.Getuid() == 0 {
-			cmd.SysProcAttr = asOtherUser() // PostgreSQL refuses root
+			cmd.SysProcAttr = AsOtherUser() // PostgreSQL refuses root
 		}
 		return cmd
 	}
