@@ -96,17 +96,14 @@ func (c *Client) call(ctx context.Context, on *slot, s statement) ([]row, error)
 	for pause := backend.NextPause(0); ; pause = backend.NextPause(pause) {
 		l, err := on.get(ctx)
 		if err != nil {
-			return nil, translate(err)
+			return nil, backend.CallError(ctx, translate(err))
 		}
 		rows, err := l.do(ctx, s)
 		if err == nil {
 			return rows, nil
 		}
 		l.endIfStandby(err)
-		if ctx.Err() != nil || !worthRetrying(err) {
-			return nil, translate(err)
-		}
-		if !backend.Sleep(ctx, pause) {
+		if ctx.Err() != nil || !worthRetrying(err) || !backend.Sleep(ctx, pause) {
 			return nil, backend.CallError(ctx, translate(err))
 		}
 	}

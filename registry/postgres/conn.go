@@ -243,7 +243,7 @@ func (c *conn) read() {
 			copied := make(row, len(m.Values))
 			for i, v := range m.Values {
 				if v != nil {
-					copied[i] = slices.Concat([]byte{}, v) // the next message overwrites it; an empty value is not null
+					copied[i] = append([]byte{}, v...) // the next message overwrites v; an empty value is not null
 				}
 			}
 			c.noteAnswer(func(r *request) { r.rows = append(r.rows, copied) })

@@ -83,12 +83,11 @@ func migration(schema string) string {
 
 // readVersion returns the version of a schema, 0 if there is none.
 func readVersion(ctx context.Context, c *pgconn.PgConn, schema string) (int, error) {
-	results, err := c.Exec(ctx, "SELECT max(version) FROM "+schema+".version").ReadAll()
-	var answer *pgconn.PgError
-	switch {
-	case errors.As(err, &answer) && (answer.Code == codeNoSchema || answer.Code == codeNoTable):
-		return 0, nil
-	case err != nil:
+	results, err := c.Exec(ctx, "SELECT to_regclass('"+schema+".version') IS NOT NULL").ReadAll()
+	if err != nil || string(results[0].Rows[0][0]) == "f" {
+		return 0, err
+	}
+	if results, err = c.Exec(ctx, "SELECT max(version) FROM "+schema+".version").ReadAll(); err != nil {
 		return 0, err
 	}
 	if v := results[0].Rows[0][0]; v != nil {

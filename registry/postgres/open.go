@@ -10,7 +10,6 @@ import (
 
 	"github.com/rota-dev/rota/internal/cleartext"
 	"github.com/rota-dev/rota/registry"
-	"github.com/rota-dev/rota/registry/backend"
 )
 
 // Open connects to the primary among o.Endpoints and returns a handle, which must be closed. The handle does not depend on ctx.
@@ -142,5 +141,3 @@ func (c *Client) checkRights(ctx context.Context, l *conn) error {
 
 // SchemaVersion is the version of the schema that this package needs.
 func SchemaVersion() int { return len(schemaSteps) }
-
-var _ = backend.Unavailable
