@@ -4,6 +4,7 @@ package postgresbackend
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -121,9 +122,20 @@ func (s *store) exec(sql string) [][]string {
 	s.endStall()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	rows, err := s.Server.Query(ctx, database, sql)
-	s.must(sql, err)
-	return rows
+	for {
+		rows, err := s.Server.Query(ctx, database, sql)
+		if isTransient(err) && backend.Sleep(ctx, 10*time.Millisecond) {
+			continue // the server is being restarted
+		}
+		s.must(sql, err)
+		return rows
+	}
+}
+
+// isTransient reports whether the server is not there, or is ending.
+func isTransient(err error) bool {
+	var answer *pgconn.PgError
+	return err != nil && (!errors.As(err, &answer) || answer.Severity == "FATAL")
 }
 
 // machine returns the machine of a name, with a role of its own unless there is a pooler.
