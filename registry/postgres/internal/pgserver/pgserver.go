@@ -28,20 +28,35 @@ type Server struct {
 
 // Start starts a server with settings such as fsync=on. By default it does not sync its disk.
 func Start(settings ...string) (*Server, error) {
+	return startWith(func(ctx context.Context, s *Server) (func() *exec.Cmd, error) {
+		return dbserver.PreparePostgres(ctx, s.dir, s.port, append(defaults, settings...)...)
+	})
+}
+
+// StartStandby starts a server that follows this one, until it is promoted.
+func (s *Server) StartStandby() (*Server, error) {
+	return startWith(func(ctx context.Context, standby *Server) (func() *exec.Cmd, error) {
+		return dbserver.PreparePostgresStandby(ctx, standby.dir, standby.port, s.port.Number, defaults...)
+	})
+}
+
+type prepareFunc func(ctx context.Context, s *Server) (func() *exec.Cmd, error)
+
+func startWith(prepare prepareFunc) (*Server, error) {
 	s := &Server{}
-	if err := s.start(settings); err != nil {
+	if err := s.start(prepare); err != nil {
 		s.Remove()
 		return nil, fmt.Errorf("start postgres: %w", err)
 	}
 	return s, nil
 }
 
-// Defaults are the settings of a server, before those of Start.
+// defaults are the settings of a server, before those of Start.
 var defaults = []string{"fsync=off", "max_connections=300", "log_min_messages=warning"}
 
 const startTimeout = 5 * time.Minute
 
-func (s *Server) start(settings []string) (err error) {
+func (s *Server) start(prepare prepareFunc) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	if s.dir, err = os.MkdirTemp("", "rota-postgres-"); err != nil {
@@ -50,7 +65,7 @@ func (s *Server) start(settings []string) (err error) {
 	if s.port, err = freeport.Reserve(); err != nil {
 		return err
 	}
-	if s.command, err = dbserver.PreparePostgres(ctx, s.dir, s.port, append(defaults, settings...)...); err != nil {
+	if s.command, err = prepare(ctx, s); err != nil {
 		return err
 	}
 	return s.Continue(ctx)
