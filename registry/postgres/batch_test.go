@@ -12,9 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func background(f func()) bool {
-	go f()
-	return true
+// inBackground returns a function that runs others in goroutines, which end before the test does.
+func inBackground(t *testing.T) func(f func()) bool {
+	var all sync.WaitGroup
+	t.Cleanup(all.Wait)
+	return func(f func()) bool {
+		all.Go(f)
+		return true
+	}
 }
 
 func TestBatcher(t *testing.T) {
@@ -23,7 +28,7 @@ func TestBatcher(t *testing.T) {
 	}
 	bubble("sends together what waits, within bounds", func(t *testing.T) {
 		var sizes []int
-		b := newBatcher(background, 1, 3, 100, func(qs []int) ([]int, error) {
+		b := newBatcher(inBackground(t), 1, 3, 100, func(qs []int) ([]int, error) {
 			sizes = append(sizes, len(qs))
 			time.Sleep(time.Second)
 			return qs, nil
@@ -43,11 +48,11 @@ func TestBatcher(t *testing.T) {
 		assert.NoError(t, err, "a question above the bound is sent alone")
 	})
 	bubble("withdraws a question that was not sent", func(t *testing.T) {
-		b := newBatcher(background, 1, 3, 100, func(qs []int) ([]int, error) {
+		b := newBatcher(inBackground(t), 1, 3, 100, func(qs []int) ([]int, error) {
 			time.Sleep(time.Second)
 			return qs, nil
 		})
-		go func() { _, _ = b.ask(t.Context(), 1, 1) }()
+		inBackground(t)(func() { _, _ = b.ask(context.Background(), 1, 1) })
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
@@ -56,7 +61,7 @@ func TestBatcher(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 	bubble("does not say that a question was not sent while it may have been", func(t *testing.T) {
-		b := newBatcher(background, 1, 3, 100, func(qs []int) ([]int, error) {
+		b := newBatcher(inBackground(t), 1, 3, 100, func(qs []int) ([]int, error) {
 			time.Sleep(time.Second)
 			return qs, nil
 		})
@@ -68,7 +73,7 @@ func TestBatcher(t *testing.T) {
 	})
 	bubble("returns the error of a batch to each", func(t *testing.T) {
 		broken := errors.New("broken")
-		b := newBatcher(background, 1, 3, 100, func([]int) ([]int, error) { return nil, broken })
+		b := newBatcher(inBackground(t), 1, 3, 100, func([]int) ([]int, error) { return nil, broken })
 		_, err := b.ask(t.Context(), 1, 1)
 		require.ErrorIs(t, err, broken)
 	})

@@ -186,7 +186,7 @@ func TestSlot_ReplacesASilentConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dialed := 0
 		ctx, cancel := context.WithCancel(t.Context())
-		s := newSlot(ctx, time.Second, background, nil)
+		s := newSlot(ctx, time.Second, inBackground(t), nil)
 		var scripts []*script
 		s.dial = func(ctx context.Context, onEnd func(*conn)) (*conn, error) {
 			if dialed++; dialed == 2 {

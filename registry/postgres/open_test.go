@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -57,10 +58,10 @@ func exec(t *testing.T, s *pgserver.Server, o postgres.Options, sql string) [][]
 	return rows
 }
 
-// newRole returns the name of a role with statements executed for it, in which it is called ROLE.
+// newRole returns the name of a role with statements executed for it, in which it is called $ROLE.
 func newRole(t *testing.T, s *pgserver.Server, o postgres.Options, sql string) string {
 	role := "r_" + strings.ToLower(rand.Text()[:10])
-	exec(t, s, o, strings.ReplaceAll("CREATE ROLE ROLE LOGIN;"+sql, "ROLE", role))
+	exec(t, s, o, strings.ReplaceAll("CREATE ROLE $ROLE LOGIN;"+sql, "$ROLE", role))
 	t.Cleanup(func() {
 		_ = s.Exec(context.Background(), database, "DROP OWNED BY "+role+"; DROP ROLE "+role)
 	})
@@ -68,9 +69,9 @@ func newRole(t *testing.T, s *pgserver.Server, o postgres.Options, sql string) s
 }
 
 // grants are those that the page on stores lists.
-const grants = "GRANT USAGE ON SCHEMA %[1]s TO ROLE; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %[1]s TO ROLE;"
+const grants = "GRANT USAGE ON SCHEMA %[1]s TO $ROLE; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %[1]s TO $ROLE;"
 
-const readGrants = "GRANT USAGE ON SCHEMA %[1]s TO ROLE; GRANT SELECT ON ALL TABLES IN SCHEMA %[1]s TO ROLE;"
+const readGrants = "GRANT USAGE ON SCHEMA %[1]s TO $ROLE; GRANT SELECT ON ALL TABLES IN SCHEMA %[1]s TO $ROLE;"
 
 func TestOpen_NamesWhatIsMissing(t *testing.T) {
 	s := sharedServer(t)
@@ -122,7 +123,7 @@ func TestOpen_NamesWhatIsMissing(t *testing.T) {
 	t.Run("READ COMMITTED", func(t *testing.T) {
 		for _, level := range []string{"repeatable read", "serializable"} {
 			o := o
-			o.Username = newRole(t, s, o, fmt.Sprintf(grants, o.Schema)+"ALTER ROLE ROLE SET default_transaction_isolation = '"+level+"'")
+			o.Username = newRole(t, s, o, fmt.Sprintf(grants, o.Schema)+"ALTER ROLE $ROLE SET default_transaction_isolation = '"+level+"'")
 			err := refuse(o)
 			require.ErrorContains(t, err, level)
 			require.ErrorContains(t, err, "default_transaction_isolation")
@@ -164,8 +165,7 @@ func TestTxn_RefusesAnIsolationLevelThatWasSetLater(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := c.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create("k", nil)}})
 		require.Error(t, err)
-		return assert.ObjectsAreEqual(true, strings.Contains(err.Error(), "the isolation level is repeatable read")) &&
-			strings.Contains(err.Error(), registry.ErrNotApplied.Error())
+		return strings.Contains(err.Error(), "the isolation level is repeatable read") && errors.Is(err, registry.ErrNotApplied)
 	}, 20*time.Second, 20*time.Millisecond)
 	_, err := c.Get(t.Context(), "k", registry.ReadOptions{})
 	require.ErrorIs(t, err, registry.ErrNotFound, "nothing was changed")
@@ -192,7 +192,7 @@ func TestMigrate(t *testing.T) {
 	})
 	t.Run("needs no right to create schemas if the schema exists", func(t *testing.T) {
 		o := optionsOf(s)
-		o.Username = newRole(t, s, o, "CREATE SCHEMA "+o.Schema+" AUTHORIZATION ROLE")
+		o.Username = newRole(t, s, o, "CREATE SCHEMA "+o.Schema+" AUTHORIZATION $ROLE")
 		require.NoError(t, postgres.Migrate(t.Context(), o))
 		open(t, o)
 	})
