@@ -11,8 +11,8 @@ if one fails. It ends with a table of how each backend did in the conformance su
 can go on for any time draw few seeds; --long draws many.
 
 It needs Go and a C compiler (for the race detector). It fetches everything else into caches:
-etcd is built; ZooKeeper, Quartz, Java, PostgreSQL, MariaDB and Chromium are the system's or come
-from apt-get, which only downloads them; axe-core comes from npm. Nothing is installed and no
+etcd is built; ZooKeeper, Quartz, Java, PostgreSQL, pgbouncer, MariaDB and Chromium are the system's or
+come from apt-get, which only downloads them; axe-core comes from npm. Nothing is installed and no
 privileges are needed.
 
   --quick   only what needs no server, without the longest tests: the registry in memory, the

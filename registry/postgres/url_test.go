@@ -1,6 +1,9 @@
 package postgres_test
 
 import (
+	"os"
+	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -59,4 +62,19 @@ func TestOptions_DoNotRevealThePassword(t *testing.T) {
 	_, err := postgres.Open(t.Context(), postgres.Options{Password: "s3cret"})
 	require.ErrorContains(t, err, "no endpoints")
 	assert.NotContains(t, err.Error(), "s3cret")
+}
+
+func TestGuidePage_HasEverySetting(t *testing.T) {
+	page, err := os.ReadFile("../../docs/guide/settings.md")
+	require.NoError(t, err)
+	rows := ""
+	for line := range strings.Lines(string(page)) {
+		if strings.HasPrefix(line, "| `postgres.Options.") {
+			cell, _, _ := strings.Cut(line[2:], " |")
+			rows += strings.ReplaceAll(cell, "postgres.Options.", "")
+		}
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[postgres.Options]()) {
+		assert.Contains(t, rows, "`"+f.Name+"`")
+	}
 }
