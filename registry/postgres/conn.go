@@ -29,10 +29,10 @@ type conn struct {
 	ended    chan struct{} // closed when err is set
 
 	mu         sync.Mutex
-	waiting    []*request // not yet written
-	unanswered []*request // written, in order
-	heard      time.Time  // when the last message came, or the oldest of unanswered was written if that is later
-	retired    bool       // no request is added: it ends when all are answered
+	waiting    []*request  // not yet written
+	unanswered []*request  // written, in order
+	heard      time.Time   // when the last message came, or the oldest of unanswered was written if that is later
+	retired    bool        // no request is added: it ends when all are answered
 	expiry     *time.Timer // ends a retired connection
 	err        error
 }

@@ -47,7 +47,9 @@ func TestRestart_LeavesAGapOfNumbersAndRestartsWatches(t *testing.T) {
 	before := create(t, c, "d/a")
 	next := watch(t, c, "d")
 	require.Equal(t, registry.Snapshot, next().Kind)
-	deadline := func() string { return exec(t, s, o, "SELECT deadline - (SELECT lease FROM rota.state) FROM rota.session")[0][0] }
+	deadline := func() string {
+		return exec(t, s, o, "SELECT deadline - (SELECT lease FROM rota.state) FROM rota.session")[0][0]
+	}
 	exec(t, s, o, "UPDATE rota.session SET deadline = (SELECT lease FROM rota.state)") // as if the last renewals had been lost
 
 	s.Kill()

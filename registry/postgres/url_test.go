@@ -14,8 +14,8 @@ import (
 
 func TestParseURL(t *testing.T) {
 	for text, want := range map[string]postgres.Options{
-		"postgres://db":                                 {Endpoints: []string{"db"}},
-		"postgresql://db:1/":                            {Endpoints: []string{"db:1"}},
+		"postgres://db":      {Endpoints: []string{"db"}},
+		"postgresql://db:1/": {Endpoints: []string{"db:1"}},
 		"postgres://a:1,[::1]:2/jobs?schema=team&user=u": {Endpoints: []string{"a:1", "[::1]:2"}, Database: "jobs", Schema: "team", Username: "u"},
 		"postgres://p/jobs?listen=a,b:1&poll=only&sslmode=disable&target_session_attrs=read-write": {
 			Endpoints: []string{"p"}, Database: "jobs", ListenEndpoints: []string{"a", "b:1"}, PollOnly: true,
@@ -33,14 +33,14 @@ func TestParseURL(t *testing.T) {
 
 func TestParseURL_NamesTheProblem(t *testing.T) {
 	for text, want := range map[string]string{
-		"db":                                        "the scheme must be",
-		"mysql://db":                                "the scheme must be",
-		"postgres://":                               "is not host:port",
-		"postgres://a,,b":                           "is not host:port",
-		"postgres://a:port":                         "is not host:port",
-		"postgres://a?schema=Team":                  "lower-case letters",
-		"postgres://a?schema=pg_x":                  "pg_",
-		"postgres://a?sslmode=require":              "not disable or verify-full",
+		"db":                           "the scheme must be",
+		"mysql://db":                   "the scheme must be",
+		"postgres://":                  "is not host:port",
+		"postgres://a,,b":              "is not host:port",
+		"postgres://a:port":            "is not host:port",
+		"postgres://a?schema=Team":     "lower-case letters",
+		"postgres://a?schema=pg_x":     "pg_",
+		"postgres://a?sslmode=require": "not disable or verify-full",
 		"postgres://a?target_session_attrs=standby": "only the primary",
 		"postgres://a?poll=yes":                     "not only",
 		"postgres://a?colour=red":                   `unknown parameter "colour"`,
