@@ -34,8 +34,8 @@ var ErrCredentials = errors.New("the address of the registry has a user or passw
 // OpenFunc opens the registry at a URL, which begins with a scheme of Schemes.
 type OpenFunc func(ctx context.Context, url string, o Options) (registry.Registry, error)
 
-// Schemes are the schemes of URLs besides those of etcd and ZooKeeper. The zero value has none. The command adds that of PostgreSQL, whose driver
-// this module does not depend on; postgresql is short for it, and its URLs are checked for credentials like the others.
+// Schemes are the schemes of URLs besides those of etcd and ZooKeeper. The zero value has none. The command adds postgres, whose driver this module does not
+// depend on. postgresql is another name of it, and its URLs are checked for credentials like those of etcd.
 type Schemes map[string]OpenFunc
 
 // Open opens the registry at a URL of etcd or ZooKeeper, see Schemes.Open.

@@ -74,7 +74,7 @@ func (b *batcher[Q, A]) withdraw(w *question[Q, A]) bool {
 	return i >= 0
 }
 
-// sendAll is a goroutine that sends what waits, until nothing does.
+// sendAll is a goroutine that sends waiting questions, until there are none.
 func (b *batcher[Q, A]) sendAll() {
 	for batch := b.next(); len(batch) > 0; batch = b.next() {
 		qs := make([]Q, len(batch))

@@ -67,8 +67,8 @@ func migrate(ctx context.Context, o Options) error {
 	return err
 }
 
-// migration returns a transaction that takes the steps that a schema lacks. The lock makes concurrent callers wait; each then sees what the
-// others have done.
+// migration returns a transaction that takes the steps that a schema lacks. The lock makes concurrent callers wait, and each then sees the steps of
+// the others.
 func migration(schema string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "BEGIN ISOLATION LEVEL READ COMMITTED;\nSELECT pg_advisory_xact_lock(1919906913, hashtext('%s'));\n", schema)

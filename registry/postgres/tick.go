@@ -13,9 +13,9 @@ import (
 // add, so that a tick may be late.
 const tickEvery = 500 * time.Millisecond
 
-// leaseView is what a handle knows about the lease clock of the store.
+// leaseView is the knowledge of a handle about the lease clock of the store.
 type leaseView struct {
-	shown int64     // what it showed
+	shown int64     // the time that it showed
 	at    time.Time // when that was learned; the clock showed it before
 }
 

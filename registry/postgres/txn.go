@@ -37,7 +37,7 @@ type item struct {
 	value   []byte
 }
 
-// txnAnswer is what the function commit returns about a transaction.
+// txnAnswer is a row of the function commit.
 type txnAnswer struct {
 	failed int // 0: applied; else the place of the item that does not hold, from 1, or one of the two below
 	rev    registry.Rev
