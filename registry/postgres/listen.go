@@ -10,8 +10,8 @@ import (
 
 // The intervals at which watchers ask for changes without being notified.
 const (
-	pollListening = time.Second            // beside notifications: a lost one delays a change by so much
-	pollAlone     = 100 * time.Millisecond // without notifications
+	pollListening = time.Second           // beside notifications: a lost one delays a change by so much
+	pollAlone     = 50 * time.Millisecond // without notifications
 )
 
 // poll wakes all watchers again and again, until the handle is closed.
@@ -35,7 +35,7 @@ const signsOfLife = 2 * time.Second
 func (c *Client) listen(l *conn) {
 	if l.pooled {
 		c.log.LogAttrs(c.ctx, slog.LevelWarn, "a pooler does not forward the notifications of the registry", slog.String("address", l.address),
-			slog.String("next", "watchers ask for changes ten times a second"), slog.String("remedy", "set ListenEndpoints to the servers"))
+			slog.String("next", "watchers ask for changes twenty times a second"), slog.String("remedy", "set ListenEndpoints to the servers"))
 		return
 	}
 	ctx, cancel := context.WithCancel(c.ctx)

@@ -24,12 +24,12 @@ type Options struct {
 	Endpoints []string
 
 	// ListenEndpoints are the addresses of the servers themselves, if Endpoints are those of a pooler such as pgbouncer: in transaction
-	// mode, a pooler does not forward notifications. Without them, a handle behind a pooler asks for changes ten times a second. One
+	// mode, a pooler does not forward notifications. Without them, a handle behind a pooler asks for changes twenty times a second. One
 	// connection of each handle goes there. nil means Endpoints.
 	ListenEndpoints []string
 
 	// PollOnly makes this handle neither send nor receive notifications, for databases in which NOTIFY is not wanted: it asks for changes
-	// ten times a second. Set it for all handles of a schema; others would see the changes of this one up to a second later.
+	// twenty times a second. Set it for all handles of a schema; others would see the changes of this one up to a second later.
 	PollOnly bool
 
 	// Database is the database. "" means PGDATABASE, or the name of the user.

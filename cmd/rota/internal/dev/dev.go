@@ -21,9 +21,10 @@ func Command() *cobra.Command {
 		Use:   "dev",
 		Short: "Keep a store running for development",
 		Long: `Dev starts a server on this host, for rota run and for programs under development, and keeps
-it running until Ctrl-C. Its data is in a temporary directory, is not synced to disk, and is
-deleted at the end. The first start builds etcd, or downloads ZooKeeper, into a cache; PostgreSQL is the system's, or is downloaded. Etcd is built
-from a checkout of the rota repository. Elsewhere, the etcd in PATH is started, or that which ROTA_ETCD names.`,
+it running until Ctrl-C. Its data is in a temporary directory and is deleted at the end; etcd and ZooKeeper do
+not sync it to disk. The first start builds etcd, or downloads ZooKeeper, into a cache; PostgreSQL is the
+system's, or is downloaded. Etcd is built from a checkout of the rota repository. Elsewhere, the etcd in PATH is
+started, or that which ROTA_ETCD names.`,
 	}
 	cmd.AddCommand(
 		storeCommand("etcd", "Etcd keeps a server of etcd running. The first start builds it, in a checkout of the rota repository.\n"+
@@ -33,7 +34,8 @@ from a checkout of the rota repository. Elsewhere, the etcd in PATH is started, 
 		storeCommand("zookeeper", "Zookeeper keeps a server of ZooKeeper running. The first start downloads it.", func(ctx context.Context, log io.Writer) (string, func(), error) {
 			return cluster("zk")(testserver.ZooKeeper(ctx, testserver.ZooKeeperOptions{Log: log}))
 		}),
-		storeCommand("postgres", "Postgres keeps a server of PostgreSQL running, with a registry in it. The system's is started; without one, the first start downloads it.",
+		storeCommand("postgres", "Postgres keeps a server of PostgreSQL running, with a registry in it. The system's is started; without one,\n"+
+			"the first start downloads it.",
 			func(ctx context.Context, _ io.Writer) (string, func(), error) {
 				s, err := postgres.StartDevServer(ctx)
 				if err != nil {

@@ -77,7 +77,7 @@ has a problem. As process 1 of a container, run also reaps orphaned processes.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.registry, "registry", "", "memory, etcd://HOST[:PORT],..., zk://HOST[:PORT],... or postgres://HOST[:PORT],.../DATABASE (default: ROTA_REGISTRY, the file's, memory)")
+	f.StringVar(&o.registry, "registry", "", "memory, etcd://HOST,..., zk://HOST,..., postgres://HOST/DB (default: ROTA_REGISTRY, file, memory)")
 	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the jobs (default: ROTA_NAMESPACE, the file's, or default)")
 	f.StringVarP(&o.group, "group", "g", "", "group of the namespace (default: ROTA_GROUP, the file's, or default)")
 	f.Var(settings.NewNumber(&o.revision, 0, 0, math.MaxInt), "revision", "revision of the jobs, instead of the file's")
