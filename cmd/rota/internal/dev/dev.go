@@ -23,8 +23,8 @@ func Command() *cobra.Command {
 		Long: `Dev starts a server on this host, for rota run and for programs under development, and keeps
 it running until Ctrl-C. Its data is in a temporary directory and is deleted at the end; etcd and ZooKeeper do
 not sync it to disk. The first start builds etcd, or downloads ZooKeeper, into a cache; PostgreSQL is the
-system's, or is downloaded. Etcd is built from a checkout of the rota repository. Elsewhere, the etcd in PATH is
-started, or that which ROTA_ETCD names.`,
+system's, or is downloaded. Etcd is built from a checkout of the rota repository. Elsewhere,
+the etcd in PATH is started, or that which ROTA_ETCD names.`,
 	}
 	cmd.AddCommand(
 		storeCommand("etcd", "Etcd keeps a server of etcd running. The first start builds it, in a checkout of the rota repository.\n"+
