@@ -14,6 +14,7 @@ type batcher[Q, A any] struct {
 	senders  int // how many requests may be under way
 	maxCount int
 	maxBytes int
+	await    func()                    // waits until send can send: a question that waits meanwhile can be withdrawn
 	send     func(qs []Q) ([]A, error) // returns an answer for each question, or one error for all
 
 	mu      sync.Mutex
@@ -29,8 +30,8 @@ type question[Q, A any] struct {
 	err   error
 }
 
-func newBatcher[Q, A any](goTask func(func()) bool, senders, maxCount, maxBytes int, send func([]Q) ([]A, error)) *batcher[Q, A] {
-	return &batcher[Q, A]{goTask: goTask, senders: senders, maxCount: maxCount, maxBytes: maxBytes, send: send}
+func newBatcher[Q, A any](goTask func(func()) bool, senders, maxCount, maxBytes int, await func(), send func([]Q) ([]A, error)) *batcher[Q, A] {
+	return &batcher[Q, A]{goTask: goTask, senders: senders, maxCount: maxCount, maxBytes: maxBytes, await: await, send: send}
 }
 
 // ask returns the answer to q, which counts as bytes. If ctx ends before q was given to send, the error wraps errNotSent.
@@ -76,7 +77,12 @@ func (b *batcher[Q, A]) withdraw(w *question[Q, A]) bool {
 
 // sendAll is a goroutine that sends waiting questions, until there are none.
 func (b *batcher[Q, A]) sendAll() {
-	for batch := b.next(); len(batch) > 0; batch = b.next() {
+	for {
+		b.await()
+		batch := b.next()
+		if len(batch) == 0 {
+			return
+		}
 		qs := make([]Q, len(batch))
 		for i, w := range batch {
 			qs[i] = w.q

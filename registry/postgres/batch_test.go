@@ -28,7 +28,7 @@ func TestBatcher(t *testing.T) {
 	}
 	bubble("sends together what waits, within bounds", func(t *testing.T) {
 		var sizes []int
-		b := newBatcher(inBackground(t), 1, 3, 100, func(qs []int) ([]int, error) {
+		b := newBatcher(inBackground(t), 1, 3, 100, func() {}, func(qs []int) ([]int, error) {
 			sizes = append(sizes, len(qs))
 			time.Sleep(time.Second)
 			return qs, nil
@@ -48,7 +48,7 @@ func TestBatcher(t *testing.T) {
 		assert.NoError(t, err, "a question above the bound is sent alone")
 	})
 	bubble("withdraws a question that was not sent", func(t *testing.T) {
-		b := newBatcher(inBackground(t), 1, 3, 100, func(qs []int) ([]int, error) {
+		b := newBatcher(inBackground(t), 1, 3, 100, func() {}, func(qs []int) ([]int, error) {
 			time.Sleep(time.Second)
 			return qs, nil
 		})
@@ -61,7 +61,7 @@ func TestBatcher(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 	bubble("does not say that a question was not sent while it may have been", func(t *testing.T) {
-		b := newBatcher(inBackground(t), 1, 3, 100, func(qs []int) ([]int, error) {
+		b := newBatcher(inBackground(t), 1, 3, 100, func() {}, func(qs []int) ([]int, error) {
 			time.Sleep(time.Second)
 			return qs, nil
 		})
@@ -71,14 +71,21 @@ func TestBatcher(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.NotErrorIs(t, err, errNotSent)
 	})
+	bubble("withdraws a question while nothing can be sent", func(t *testing.T) {
+		b := newBatcher(inBackground(t), 1, 3, 100, func() { time.Sleep(time.Minute) }, func(qs []int) ([]int, error) { return qs, nil })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := b.ask(ctx, 1, 1)
+		require.ErrorIs(t, err, errNotSent)
+	})
 	bubble("returns the error of a batch to each", func(t *testing.T) {
 		broken := errors.New("broken")
-		b := newBatcher(inBackground(t), 1, 3, 100, func([]int) ([]int, error) { return nil, broken })
+		b := newBatcher(inBackground(t), 1, 3, 100, func() {}, func([]int) ([]int, error) { return nil, broken })
 		_, err := b.ask(t.Context(), 1, 1)
 		require.ErrorIs(t, err, broken)
 	})
 	bubble("sends nothing once it is closed", func(t *testing.T) {
-		b := newBatcher(func(func()) bool { return false }, 1, 3, 100, func(qs []int) ([]int, error) { return qs, nil })
+		b := newBatcher(func(func()) bool { return false }, 1, 3, 100, func() {}, func(qs []int) ([]int, error) { return qs, nil })
 		_, err := b.ask(t.Context(), 1, 1)
 		require.ErrorIs(t, err, errNotSent)
 	})

@@ -53,8 +53,8 @@ func newClient(o Options) *Client {
 	c.renewals.down = c.handle.Disconnected
 	c.listener = c.newSlot(readSilence, o.ListenEndpoints, c.watchers.wakeDirs)
 	c.listener.up = func(l *conn) { c.goLink(func() { c.listen(l) }) }
-	c.commits = newBatcher(c.goLink, 2, batchItems, batchBytes, c.sendTxns)
-	c.changes = newBatcher(c.goLink, 1, batchWatches, 0, c.readChanges)
+	c.commits = newBatcher(c.goLink, 2, batchItems, batchBytes, func() { c.awaitLink(c.writes) }, c.sendTxns)
+	c.changes = newBatcher(c.goLink, 1, batchWatches, 0, func() { c.awaitLink(c.reads) }, c.readChanges)
 	return c
 }
 
@@ -73,6 +73,13 @@ func (c *Client) goLink(f func()) bool {
 	}
 	c.links.Go(f)
 	return true
+}
+
+// awaitLink waits for a connection, for as long as a call may take.
+func (c *Client) awaitLink(s *slot) {
+	ctx, cancel := context.WithTimeout(c.ctx, c.options.CallTimeout)
+	defer cancel()
+	_, _ = s.get(ctx) // the request that follows reports the error
 }
 
 // Limits returns registry.PortableLimits, so a transaction that is accepted here is accepted by every backend.
