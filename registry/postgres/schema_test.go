@@ -26,6 +26,21 @@ func TestTick(t *testing.T) {
 	assert.Equal(t, "1250000", tick(1_250_000, -5), "never goes back")
 }
 
+func TestStartCommit_OfAnotherServerProcess(t *testing.T) {
+	s := sharedServer(t)
+	o := newRegistry(t, s)
+	exec(t, s, o, "SELECT rota.reap(false); SELECT rota.open_session('a', 5000000)")
+	before := exec(t, s, o, "SELECT rota.last()")[0][0]
+	exec(t, s, o, "UPDATE rota.state SET started = now(), lease = 70; UPDATE rota.session SET deadline = 1")
+	exec(t, s, o, "SELECT rota.reap(false)")
+	require.Equal(t, [][]string{{"5750070"}}, exec(t, s, o, "SELECT deadline FROM rota.session"), "each session has its whole TTL again before any expires")
+	rows := exec(t, s, o, "SELECT rota.last() = 1000000 + "+before+", compacted = rota.last(), started = pg_postmaster_start_time() FROM rota.state")
+	require.Equal(t, [][]string{{"t", "t", "t"}}, rows)
+	require.Equal(t, [][]string{{"1"}}, exec(t, s, o, "SELECT count(*) FROM rota.log"))
+	exec(t, s, o, "SELECT rota.reap(false)")
+	require.Equal(t, [][]string{{"0"}}, exec(t, s, o, "SELECT rota.last() - 1000000 - "+before), "only once")
+}
+
 func TestReap(t *testing.T) {
 	s := sharedServer(t)
 	o := newRegistry(t, s)
