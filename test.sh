@@ -12,8 +12,8 @@ detector, see docs/decisions/033-race-detector.md. Tests that can go on for any 
 --long draws many.
 
 It needs Go and a C compiler (for the race detector). It fetches everything else into caches:
-etcd is built; ZooKeeper, Quartz, Java, PostgreSQL, MariaDB and Chromium are the system's or come
-from apt-get, which only downloads them; axe-core comes from npm. Nothing is installed and no
+etcd is built; ZooKeeper, Quartz, Java, PostgreSQL, pgbouncer, MariaDB and Chromium are the system's or
+come from apt-get, which only downloads them; axe-core comes from npm. Nothing is installed and no
 privileges are needed.
 
   --quick   only what needs no server, without the longest tests: the registry in memory, the

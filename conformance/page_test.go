@@ -24,6 +24,8 @@ func backends() []conformance.Backend {
 		etcdbackend.New(etcdbackend.Config{Members: 3, RootPassword: "some"}),
 		zookeeperbackend.New(zookeeperbackend.Config{Members: 1, SuperPassword: "some", Quota: true}),
 		zookeeperbackend.New(zookeeperbackend.Config{Members: 3, SuperPassword: "some", Quota: true}),
+		// As registry/postgres/internal/postgresbackend, in a module that this one cannot import.
+		{Name: "postgres", Lacks: conformance.SingleServer("is one server: a standby is never read, and promoted by other programs")},
 	}
 }
 

@@ -10,6 +10,7 @@ require (
 	github.com/jackc/pgx/v5 v5.11.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/rota-dev/rota v0.0.0
+	github.com/rota-dev/rota/registry/postgres v0.0.0
 	github.com/rota-dev/rota/rotaprom v0.0.0
 	github.com/rota-dev/rota/web v0.0.0
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3

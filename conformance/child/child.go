@@ -94,13 +94,13 @@ func (p *Process) Err() error {
 	}
 }
 
-// Kill kills the process and its group and returns when the process has ended. Calling it
-// twice is legal.
+// Kill kills the process, its group and, on Linux, its descendants, and returns when the process has
+// ended. Calling it twice is legal.
 func (p *Process) Kill() {
 	select {
 	case <-p.done: // its ID may have been reused
 	default:
-		killGroup(p.Pid())
+		killTree(p.Pid())
 		<-p.done
 	}
 }

@@ -99,6 +99,30 @@ func TestPause_HoldsUntilResume(t *testing.T) {
 	require.Eventually(t, grows, patience, tick)
 }
 
+// startWithSessionLeader starts a process with a child that has left its group, as the processes of a server of PostgreSQL do.
+func startWithSessionLeader(t *testing.T) (p *Process, pid int) {
+	file := filepath.Join(t.TempDir(), "pid")
+	p, err := Start(exec.Command("sh", "-c", "setsid sh -c 'echo $$ >"+file+"; while :; do :; done' & wait"))
+	require.NoError(t, err)
+	t.Cleanup(p.Kill)
+	require.Eventually(t, func() bool {
+		b, _ := os.ReadFile(file)
+		n, _ := fmt.Sscan(string(b), &pid)
+		return n == 1
+	}, patience, tick)
+	return p, pid
+}
+
+func TestProcess_IncludesDescendantsInOtherGroups(t *testing.T) {
+	p, pid := startWithSessionLeader(t)
+	require.NoError(t, p.Pause())
+	require.Equal(t, "T", state(t, pid))
+	require.NoError(t, p.Resume())
+	require.Eventually(t, func() bool { return state(t, pid) != "T" }, patience, tick)
+	p.Kill()
+	require.Eventually(t, func() bool { return dead(t, pid) }, patience, tick)
+}
+
 func TestPause_OfAProcessThatHasEnded(t *testing.T) {
 	p := startSleep(t)
 	p.Kill()

@@ -14,7 +14,7 @@ func ownGroup(*syscall.SysProcAttr) {}
 
 func dieWithParent(*syscall.SysProcAttr) {}
 
-func killGroup(pid int) {
+func killTree(pid int) {
 	if p, err := os.FindProcess(pid); err == nil {
 		_ = p.Kill()
 	}

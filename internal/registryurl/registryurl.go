@@ -34,7 +34,8 @@ var ErrCredentials = errors.New("the address of the registry has a user or passw
 // OpenFunc opens the registry at a URL, which begins with a scheme of Schemes.
 type OpenFunc func(ctx context.Context, url string, o Options) (registry.Registry, error)
 
-// Schemes are the schemes of URLs besides those of etcd and ZooKeeper. The zero value has none.
+// Schemes are the schemes of URLs besides those of etcd and ZooKeeper. The zero value has none. The command adds postgres, whose driver this module does not
+// depend on. postgresql is another name of it, and its URLs are checked for credentials like those of etcd.
 type Schemes map[string]OpenFunc
 
 // Open opens the registry at a URL of etcd or ZooKeeper, see Schemes.Open.
@@ -78,6 +79,12 @@ func asRegistry[R registry.Registry](reg R, err error) (registry.Registry, error
 // find returns the function for the scheme of a URL.
 func (s Schemes) find(text string) (open OpenFunc, ok bool) {
 	scheme, _, found := strings.Cut(text, "://")
+	if scheme == "postgresql" {
+		scheme = "postgres"
+	}
+	if strings.Contains(text, "@") && scheme == "postgres" {
+		return nil, false // parseURL refuses it
+	}
 	open, ok = s[scheme]
 	return open, found && ok
 }
@@ -102,7 +109,7 @@ func (s Schemes) Validate() error {
 		switch {
 		case !validScheme.MatchString(scheme):
 			errs = append(errs, fmt.Errorf("scheme %q: must be lower-case letters, digits and + . -, and begin with a letter", scheme))
-		case slices.Contains([]string{"etcd", "zk", "zookeeper", "memory"}, scheme):
+		case slices.Contains([]string{"etcd", "zk", "zookeeper", "memory", "postgresql"}, scheme):
 			errs = append(errs, fmt.Errorf("scheme %q: has a meaning already", scheme))
 		case s[scheme] == nil:
 			errs = append(errs, fmt.Errorf("scheme %q: has no function", scheme))

@@ -72,6 +72,18 @@ func TestSchemes(t *testing.T) {
 	require.NoError(t, s.Check("etcd://a"))
 	assert.ErrorContains(t, s.Check("etcd://a:"), "is not host:port")
 
+	s = Schemes{"postgres": own}
+	for _, url := range []string{"postgres://a/b", "postgresql://a/b"} {
+		opened = ""
+		require.NoError(t, s.Check(url))
+		_, err := s.Open(t.Context(), url, Options{})
+		require.NoError(t, err)
+		assert.Equal(t, url, opened)
+	}
+	for _, url := range []string{"postgres://u:s3cret@a", "postgresql://u:s3cret@a"} {
+		require.ErrorIs(t, s.Check(url), ErrCredentials)
+	}
+
 	err = Schemes{"etcd": own, "Mine": own, "": own, "none": nil, "memory": own}.Validate()
 	for _, problem := range []string{
 		`"etcd": has a meaning already`, `"Mine": must be lower-case`, `"": must be`, `"none": has no function`, `"memory": has a meaning`,

@@ -35,7 +35,8 @@ type Grant struct {
 	Span time.Duration
 
 	// Renew asks the store to renew the session and returns nil when the store has confirmed
-	// it. It is called before the previous call has returned, and must not wait for that one. An
+	// it. It is called before the previous call has returned, and must not wait for that one. ctx ends
+	// after the Span: do not bound the request further, as an answer may take half a TTL. An
 	// error that wraps registry.ErrSessionLost means that the store has ended the session; after
 	// any other error, the store may or may not have renewed it.
 	Renew func(ctx context.Context) error
@@ -157,8 +158,8 @@ func (s *Session) Close(ctx context.Context) error {
 }
 
 // Disconnected suspends the session because the connection to the store has broken. Only a
-// renewal that is sent after that makes it Connected again. A backend that does not notice need
-// not call it: the session is suspended after its Patience.
+// renewal that is sent after that makes it Connected again. A backend calls it as soon as it notices: a
+// session that is suspended by its own clock, after its Patience, has little time left to connect again.
 func (s *Session) Disconnected() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

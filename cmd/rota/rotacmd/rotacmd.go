@@ -2,11 +2,11 @@
 // main package of its own that calls Main:
 //
 //	func main() {
-//		rotacmd.Main(rotacmd.Options{Schemes: map[string]rotacmd.OpenFunc{"postgres": open}})
+//		rotacmd.Main(rotacmd.Options{Schemes: map[string]rotacmd.OpenFunc{"mine": open}})
 //	}
 //
-// It has all commands of rota, and accepts URLs of its schemes wherever rota accepts those of etcd and
-// ZooKeeper: in --registry, ROTA_REGISTRY, contexts and files of jobs.
+// It has all commands of rota, and accepts URLs of its schemes wherever rota accepts those of etcd,
+// ZooKeeper and PostgreSQL: in --registry, ROTA_REGISTRY, contexts and files of jobs.
 package rotacmd
 
 import (
@@ -22,15 +22,16 @@ import (
 
 	"github.com/rota-dev/rota/cmd/rota/internal/cli"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/cmd/rota/internal/postgres"
 	"github.com/rota-dev/rota/internal/registryurl"
 	"github.com/rota-dev/rota/registry"
 )
 
 // Options configure the command. The zero value is the command rota.
 type Options struct {
-	// Schemes are registries besides those on etcd and ZooKeeper, by the scheme of their URLs: the
-	// part before "://", in lower case. The schemes etcd, zk, zookeeper and memory cannot be
-	// replaced.
+	// Schemes are registries besides those on etcd, ZooKeeper and PostgreSQL, by the scheme of their URLs: the
+	// part before "://", in lower case. The schemes etcd, zk, zookeeper, memory and postgresql cannot be
+	// replaced; postgres can.
 	Schemes map[string]OpenFunc
 }
 
@@ -67,7 +68,7 @@ func Main(o Options) {
 // Run executes a command line, without the name of the program, until ctx ends, and returns its exit
 // code: 2 if the Options or the command line are invalid. "rota --help" lists the codes.
 func Run(ctx context.Context, o Options, args []string, s Streams) int {
-	schemes := registryurl.Schemes{}
+	schemes := registryurl.Schemes{"postgres": postgres.Open}
 	for scheme, open := range o.Schemes {
 		schemes[scheme] = nil
 		if open != nil {

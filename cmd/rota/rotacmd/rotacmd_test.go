@@ -67,7 +67,7 @@ func TestRun_OpensRegistriesOfItsSchemes(t *testing.T) {
 
 	code, _, errs = run(t, o, "jobs --registry theirs://x --namespace billing")
 	assert.Equal(t, 2, code)
-	assert.Contains(t, errs, "the scheme must be etcd://, zk:// or mine://")
+	assert.Contains(t, errs, "the scheme must be etcd://, zk://, mine:// or postgres://")
 	code, _, _ = run(t, rotacmd.Options{}, "jobs --registry mine://x --namespace billing")
 	assert.Equal(t, 2, code, "the scheme is that of its Options alone")
 }
@@ -80,7 +80,7 @@ func TestRun_AcceptsItsSchemesInFilesOfJobs(t *testing.T) {
 	assert.Equal(t, 0, code, errs)
 	code, _, errs = run(t, rotacmd.Options{}, "validate --no-lookup "+file)
 	assert.Equal(t, 2, code)
-	assert.Contains(t, errs, "the scheme must be etcd:// or zk://")
+	assert.Contains(t, errs, "the scheme must be etcd://, zk:// or postgres://")
 }
 
 func TestRun_PassesCredentialsOfAContext(t *testing.T) {

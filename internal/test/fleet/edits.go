@@ -64,7 +64,7 @@ type editor struct {
 
 // runEdits runs the rounds of a trial of kind "edits".
 func (t Trial) runEdits(ctx context.Context, f *Faults) ([]EditsRow, error) {
-	reg, err := registryurl.Open(ctx, f.Server.url(f.Server.Addrs()), slog.New(slog.DiscardHandler))
+	reg, err := f.Server.Schemes.Open(ctx, f.Server.URL(f.Server.Addrs()), registryurl.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}

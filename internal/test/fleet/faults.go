@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/conformance/tcpproxy"
-	"github.com/rota-dev/rota/internal/test/testserver"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -265,7 +264,7 @@ func (f *Faults) restartServers(ctx context.Context) error {
 }
 
 // restartMember restarts a member and waits until the fleet is whole.
-func (f *Faults) restartMember(ctx context.Context, m *testserver.Member) error {
+func (f *Faults) restartMember(ctx context.Context, m Member) error {
 	f.suspendPromises()
 	starting, cancel := context.WithTimeout(ctx, recovery)
 	defer cancel()

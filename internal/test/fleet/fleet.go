@@ -48,7 +48,7 @@ func (c *Config) maxDelay() time.Duration { return c.TTL + 3*time.Second }
 
 // Start starts a fleet on an empty store. The caller must close it.
 func Start(ctx context.Context, s *Server, c Config) (*Fleet, error) {
-	log, err := s.log(ctx, s.Addrs())
+	log, err := s.Log(ctx, s.Addrs())
 	if err != nil {
 		return nil, err
 	}

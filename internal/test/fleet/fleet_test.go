@@ -20,14 +20,14 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	fleet.Main()
+	fleet.Main(nil)
 	m.Run()
 }
 
 // TestFleet_KeepsItsPromises runs a trial of each sort of fleet on each store, with one member and with three.
 func TestFleet_KeepsItsPromises(t *testing.T) {
-	for _, store := range []string{"etcd", "zookeeper"} {
-		for _, members := range []int{1, 3} {
+	for _, store := range fleet.Stores() {
+		for _, members := range store.Members {
 			all := fleet.Trial{
 				Store: store, Members: members, Kinds: fleet.Kinds(), Rounds: *rounds * len(fleet.Kinds()),
 				Small: *small, Chains: 2, TTL: 3 * time.Second, Seed: *seed,

@@ -73,7 +73,7 @@ func startAttack(t *testing.T, server *Server) *attack {
 		TTL: 5 * time.Second, Drain: 10 * time.Second, Dir: t.TempDir(),
 	})
 	require.NoError(t, err)
-	reg, err := registryurl.Open(t.Context(), server.url(server.Addrs()), slog.New(slog.DiscardHandler))
+	reg, err := registryurl.Open(t.Context(), server.URL(server.Addrs()), slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	t.Cleanup(func() { reg.Close(t.Context()) })
 	keys, err := record.NewKeys("fleet", "default")

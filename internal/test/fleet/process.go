@@ -55,7 +55,7 @@ func (p *Process) start(s *Server, a assignment, dir string) error {
 		p.proxies = append(p.proxies, proxy)
 		addrs = append(addrs, proxy.Addr())
 	}
-	a.Registry = s.url(addrs)
+	a.Registry = s.URL(addrs)
 	text, err := json.Marshal(a)
 	if err != nil {
 		return err

@@ -4,15 +4,57 @@ import (
 	"context"
 	"strings"
 
+	"github.com/rota-dev/rota/internal/registryurl"
 	"github.com/rota-dev/rota/internal/test/storelog"
 	"github.com/rota-dev/rota/internal/test/testserver"
 )
 
 // Server is the store of a fleet, with a reader of its commits.
 type Server struct {
-	*testserver.Cluster
-	scheme string
-	log    func(ctx context.Context, addrs []string) (storelog.Log, error)
+	Servers
+	URL     func(addrs []string) string // of the registry at addresses
+	Log     func(ctx context.Context, addrs []string) (storelog.Log, error)
+	Schemes registryurl.Schemes // of URL, if package registryurl does not know it
+}
+
+// Servers are the processes of a store.
+type Servers interface {
+	Addrs() []string
+	Members() []Member
+	Leader(ctx context.Context) (Member, error)
+	Stop()
+}
+
+// Member is one process of a store.
+type Member interface {
+	Kill()
+	// Restart restarts the process with its data, and returns when it serves.
+	Restart(ctx context.Context) error
+}
+
+// cluster makes a testserver.Cluster Servers.
+type cluster struct{ *testserver.Cluster }
+
+func (c cluster) Members() []Member {
+	var all []Member
+	for _, m := range c.Cluster.Members() {
+		all = append(all, m)
+	}
+	return all
+}
+
+func (c cluster) Leader(ctx context.Context) (Member, error) { return c.Cluster.Leader(ctx) }
+
+// Store is a kind of store.
+type Store struct {
+	Name    string
+	Start   func(ctx context.Context, members int) (*Server, error)
+	Members []int // the numbers of members that it can have
+}
+
+// Stores returns the stores whose clients this module has.
+func Stores() []Store {
+	return []Store{{"etcd", Etcd, []int{1, 3}}, {"zookeeper", ZooKeeper, []int{1, 3}}}
 }
 
 // root is the namespace root of the fleet's registry in the store.
@@ -24,7 +66,7 @@ func Etcd(ctx context.Context, members int) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{c, "etcd", func(ctx context.Context, addrs []string) (storelog.Log, error) {
+	return &Server{Servers: cluster{c}, URL: urlOf("etcd"), Log: func(ctx context.Context, addrs []string) (storelog.Log, error) {
 		return storelog.Etcd(ctx, addrs, root, nil)
 	}}, nil
 }
@@ -35,7 +77,7 @@ func ZooKeeper(ctx context.Context, members int) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{c, "zk", func(ctx context.Context, addrs []string) (storelog.Log, error) {
+	return &Server{Servers: cluster{c}, URL: urlOf("zk"), Log: func(ctx context.Context, addrs []string) (storelog.Log, error) {
 		if len(addrs) == 1 {
 			return storelog.ZooKeeper(ctx, addrs[0], c.Members()[0].DataDir(), root)
 		}
@@ -47,7 +89,6 @@ func ZooKeeper(ctx context.Context, members int) (*Server, error) {
 	}}, nil
 }
 
-// url returns the registry URL of addresses.
-func (s *Server) url(addrs []string) string {
-	return s.scheme + "://" + strings.Join(addrs, ",") + root
+func urlOf(scheme string) func(addrs []string) string {
+	return func(addrs []string) string { return scheme + "://" + strings.Join(addrs, ",") + root }
 }

@@ -55,7 +55,7 @@ func Kinds() []Kind {
 
 // Trial is a number of rounds of some kinds on one fleet and one store.
 type Trial struct {
-	Store    string // "etcd" or "zookeeper"
+	Store    Store
 	Members  int    // of the store
 	Kinds    []Kind // all for the same sort of fleet
 	Rounds   int
@@ -90,7 +90,7 @@ func Trials(t Trial) []Trial {
 func (t Trial) fleet() sort { return t.Kinds[0].fleetSort() }
 
 // String names the trial.
-func (t Trial) String() string { return fmt.Sprintf("%s-%d-%s", t.Store, t.Members, t.fleet()) }
+func (t Trial) String() string { return fmt.Sprintf("%s-%d-%s", t.Store.Name, t.Members, t.fleet()) }
 
 // config returns the configuration of the fleet.
 func (t Trial) config() Config {
@@ -130,11 +130,7 @@ func (t Trial) Run(ctx context.Context) (Outcome, error) {
 	if err := os.MkdirAll(t.Dir, 0o700); err != nil {
 		return out, err
 	}
-	start := Etcd
-	if t.Store == "zookeeper" {
-		start = ZooKeeper
-	}
-	server, err := start(ctx, t.Members)
+	server, err := t.Store.Start(ctx, t.Members)
 	if err != nil {
 		return out, err
 	}

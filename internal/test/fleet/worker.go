@@ -44,8 +44,8 @@ type assignment struct {
 const assignmentVariable = "ROTA_FLEET_WORKER"
 
 // Main runs a worker and does not return if this process was started as one. A program that starts fleets must
-// call it first.
-func Main() {
+// call it first. schemes are those of its registries that package registryurl does not know.
+func Main(schemes registryurl.Schemes) {
 	text := os.Getenv(assignmentVariable)
 	if text == "" {
 		return
@@ -53,7 +53,7 @@ func Main() {
 	var a assignment
 	err := json.Unmarshal([]byte(text), &a)
 	if err == nil {
-		err = runWorker(a, os.Stdin, os.Stdout, os.Stderr)
+		err = runWorker(a, schemes, os.Stdin, os.Stdout, os.Stderr)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -82,11 +82,11 @@ type line struct {
 }
 
 // runWorker runs an executor until a signal.
-func runWorker(a assignment, in io.Reader, out, log io.Writer) error {
+func runWorker(a assignment, schemes registryurl.Schemes, in io.Reader, out, log io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	reg, err := registryurl.Open(ctx, a.Registry, logger)
+	reg, err := schemes.Open(ctx, a.Registry, registryurl.Options{Logger: logger})
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,8 @@ var reach = []struct {
 	{"registry/faults", []string{"registry", "registry/backend"}},
 	{"registry/etcd", []string{"registry", "registry/backend", "internal/cleartext", "go.etcd.io/etcd/...", "google.golang.org/grpc/...", "go.uber.org/zap"}},
 	{"registry/zookeeper", []string{"registry", "registry/backend", "internal/cleartext", "internal/parallel", "internal/zkwire", "github.com/go-zookeeper/zk"}},
+	{"registry/postgres", []string{"registry", "registry/backend", "internal/cleartext", "github.com/jackc/pgx/v5/..."}},
+	{"registry/postgres/internal/...", []string{"registry/...", "conformance/...", "internal/registryurl", "internal/test/...", "github.com/jackc/pgx/v5/..."}},
 	{"lock", []string{"registry", "internal/backoff"}},
 	{"conformance/...", []string{"registry", "lock", "conformance/...", "github.com/stretchr/testify/...", "github.com/anishathalye/porcupine"}},
 	{"internal/group/snapshot", []string{"registry", "internal/group/due", "internal/group/planning", "internal/record", "internal/shardset"}},
@@ -73,7 +75,7 @@ var reach = []struct {
 	}},
 	{"cmd/...", []string{
 		"registry/...", "schedule", "operator", "coordinator", "coordinator/strategy", "executor", "handler", "history", "notify", "rotaprom", "internal/...", "cmd/rota/internal/...", "cmd/rota/rotacmd",
-		"conformance/child",
+		"conformance/child", "conformance/freeport",
 		"github.com/prometheus/client_golang/...", "github.com/spf13/cobra", "github.com/spf13/pflag", "go.yaml.in/yaml/v3", "go.yaml.in/yaml/v4",
 		"golang.org/x/term", "github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5/...", "modernc.org/sqlite",
 	}},

@@ -132,7 +132,7 @@ func setContext(s *settings.Settings) *cobra.Command {
 		ValidArgsFunction: completeContexts(s),
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.Registry, "registry", "", "etcd://HOST[:PORT],... or zookeeper://HOST[:PORT],.../CHROOT")
+	f.StringVar(&c.Registry, "registry", "", "etcd://HOST[:PORT],..., zookeeper://HOST[:PORT],.../CHROOT or postgres://HOST[:PORT],.../DATABASE")
 	f.StringVarP(&c.Namespace, "namespace", "n", "", "namespace of the fleet")
 	f.StringVarP(&c.Group, "group", "g", "", "group of the namespace")
 	f.StringVar(&c.User, "user", "", "user of the store")

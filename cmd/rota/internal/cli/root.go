@@ -18,6 +18,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/explain"
 	"github.com/rota-dev/rota/cmd/rota/internal/importing"
+	"github.com/rota-dev/rota/cmd/rota/internal/postgres"
 	"github.com/rota-dev/rota/cmd/rota/internal/runhistory"
 	"github.com/rota-dev/rota/cmd/rota/internal/serve"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
@@ -92,7 +93,7 @@ The codes of check are those of Nagios.`,
 	addTo(root, groupLook, dump.Command(s))
 	addTo(root, groupAct, act.Commands(s)...)
 	addTo(root, groupAct, dump.RestoreCommand(s))
-	addTo(root, groupRun, serve.RunCommand(s.Schemes, s.Clock), serve.ValidateCommand(s.Schemes), serve.NotifyCommand(s), dev.Command())
+	addTo(root, groupRun, serve.RunCommand(s.Schemes, s.Clock), serve.ValidateCommand(s.Schemes), serve.NotifyCommand(s), dev.Command(), postgres.Command(s))
 	addTo(root, groupRun, console.Command(s))
 	addTo(root, groupRun, demo.Commands(s.Schemes)...)
 	addTo(root, groupRun, importing.Command())

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/cmd/rota/internal/postgres"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/registryurl"
@@ -70,7 +71,7 @@ reason and exit code 1, or 2 if a flag is wrong.`,
 	f.DurationVar(&o.ttl, "ttl", 2*time.Second, "session TTL of the instances, at least 100ms")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "time after which the demo fails")
 	f.StringVar(&o.registry, "registry", "memory",
-		"memory, etcd://HOST:PORT,... or zk://HOST:PORT,...; etcd or zk alone start a local server")
+		"memory, etcd://HOST:PORT,..., zk://HOST:PORT,... or postgres://HOST:PORT,.../DATABASE; etcd, zk or postgres alone start a local server")
 	f.StringVar(&o.dir, "dir", "", "directory tree to count (default: the source tree of Go, or else the current directory)")
 	return cmd
 }
@@ -101,7 +102,7 @@ func (o demoOptions) check() error {
 		return fmt.Errorf("--dir %s is not a directory", o.dir)
 	}
 	switch o.registry {
-	case "memory", "etcd", "zk":
+	case "memory", "etcd", "zk", "postgres":
 		return nil
 	}
 	if err := o.schemes.Check(o.registry); err != nil {
@@ -213,6 +214,13 @@ func (o demoOptions) server(ctx context.Context, out io.Writer) (url string, sto
 	case "zk":
 		fmt.Fprintln(out, "starting a ZooKeeper server; the first start downloads it")
 		c, err = testserver.ZooKeeper(ctx, testserver.ZooKeeperOptions{})
+	case "postgres":
+		fmt.Fprintln(out, "starting a PostgreSQL server; the first start may download it")
+		s, err := postgres.StartDevServer(ctx)
+		if err != nil {
+			return "", nil, err
+		}
+		return s.URL(), s.Stop, nil
 	default:
 		return o.registry, func() {}, nil
 	}

@@ -5,12 +5,14 @@ import (
 	"io"
 	"log/slog"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/postgres"
 	"github.com/rota-dev/rota/internal/registryurl"
 )
 
@@ -24,13 +26,15 @@ func awaitURL(t *testing.T, out io.Reader) string {
 		require.NoError(t, err, string(text))
 		text = append(text, buf[:n]...)
 		if m := regexp.MustCompile(`--registry (\S+)\n`).FindSubmatch(text); m != nil {
-			return string(m[1])
+			return strings.Trim(string(m[1]), "'") // quoted for a shell
 		}
 	}
 }
 
+var schemes = registryurl.Schemes{"postgres": postgres.Open}
+
 func TestDev_KeepsAServerRunningUntilItIsInterrupted(t *testing.T) {
-	for _, kind := range []string{"etcd", "zookeeper"} {
+	for _, kind := range []string{"etcd", "zookeeper", "postgres"} {
 		t.Run(kind, func(t *testing.T) {
 			ctx, interrupt := context.WithCancel(t.Context())
 			defer interrupt()
@@ -52,7 +56,7 @@ func TestDev_KeepsAServerRunningUntilItIsInterrupted(t *testing.T) {
 			open := func() error {
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 				defer cancel()
-				reg, err := registryurl.Open(ctx, url, slog.New(slog.DiscardHandler))
+				reg, err := schemes.Open(ctx, url, registryurl.Options{Logger: slog.New(slog.DiscardHandler)})
 				if err != nil {
 					return err
 				}
@@ -63,7 +67,7 @@ func TestDev_KeepsAServerRunningUntilItIsInterrupted(t *testing.T) {
 			require.NoError(t, <-ended)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			_, err := registryurl.Open(ctx, url, slog.New(slog.DiscardHandler))
+			_, err := schemes.Open(ctx, url, registryurl.Options{Logger: slog.New(slog.DiscardHandler)})
 			assert.Error(t, err, "the server has ended")
 		})
 	}

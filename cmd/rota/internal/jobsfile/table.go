@@ -52,7 +52,7 @@ func fileFields() []field[fileSpec] {
 		key("group", text(), func(f *fileSpec) *string { return &f.Group }, "`default`",
 			"The group of instances that share a leader. Flag `--group` and `ROTA_GROUP` go first."),
 		key("registry", registryShape(), func(f *fileSpec) *Registry { return &f.Registry }, "`memory`",
-			"The store: `memory` for a single process, `etcd://HOST:PORT,...` or `zk://HOST:PORT,...`; a map if it needs credentials or TLS. Flag `--registry` and `ROTA_REGISTRY` go first."),
+			"The store: `memory` for a single process, `etcd://HOST:PORT,...`, `zk://HOST:PORT,...` or `postgres://HOST:PORT,.../DATABASE`; a map if it needs credentials or TLS. Flag `--registry` and `ROTA_REGISTRY` go first."),
 		key("history", historyShape(), func(f *fileSpec) *History { return &f.History }, "none",
 			"Where each process records the runs that have ended: `sqlite:FILE`, `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE`, or `jsonl:FILE` for lines of JSON; a relative FILE is relative to the directory of this file; a map if it needs a password or other settings."),
 		key("notify", notifyShape(), func(f *fileSpec) *notifySpec { return &f.Notify }, "none",
@@ -146,7 +146,7 @@ func has(n *yaml.Node, key string) bool {
 
 func urlShape() shape[string] {
 	s := text()
-	s.schema = map[string]any{"type": "string", "pattern": `^(memory$|(etcd|zk|zookeeper)://.)`}
+	s.schema = map[string]any{"type": "string", "pattern": `^(memory$|(etcd|zk|zookeeper|postgres|postgresql)://.)`}
 	read := s.read
 	s.read = func(r *reader, n *yaml.Node) (string, bool) {
 		v, ok := read(r, n)
@@ -168,7 +168,7 @@ func CheckRegistry(url string, schemes registryurl.Schemes) error {
 		return errors.New("has a user or password, which the address must not have: use user_env and password_env, or user_file and password_file")
 	}
 	if err := schemes.Check(url); err != nil {
-		return fmt.Errorf("is %q, not memory, etcd://HOST:PORT or zk://HOST:PORT: %s", url, strings.TrimPrefix(err.Error(), fmt.Sprintf("registry %q: ", url)))
+		return fmt.Errorf("is %q, not memory, etcd://HOST:PORT, zk://HOST:PORT or postgres://HOST:PORT/DATABASE: %s", url, strings.TrimPrefix(err.Error(), fmt.Sprintf("registry %q: ", url)))
 	}
 	return nil
 }

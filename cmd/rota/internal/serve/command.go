@@ -36,7 +36,7 @@ func RunCommand(schemes registryurl.Schemes, clock func() time.Time) *cobra.Comm
 rota validate checks the file; docs/jobs-file.md describes it.
 
 With the registry "memory", the default, the process is alone: a cron with shards,
-retries and catch-up. With etcd or ZooKeeper it is an instance of a fleet: several
+retries and catch-up. With etcd, ZooKeeper or PostgreSQL it is an instance of a fleet: several
 processes with the same file share the shards, and if one dies, others run its shards.
 
 Commands and URLs are in the local file only; the store has schedules and parameters. Run
@@ -77,7 +77,7 @@ has a problem. As process 1 of a container, run also reaps orphaned processes.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.registry, "registry", "", "memory, etcd://HOST[:PORT],... or zk://HOST[:PORT],... (default: ROTA_REGISTRY, the file's, memory)")
+	f.StringVar(&o.registry, "registry", "", "memory, etcd://HOST,..., zk://HOST,..., postgres://HOST/DB (default: ROTA_REGISTRY, file, memory)")
 	f.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the jobs (default: ROTA_NAMESPACE, the file's, or default)")
 	f.StringVarP(&o.group, "group", "g", "", "group of the namespace (default: ROTA_GROUP, the file's, or default)")
 	f.Var(settings.NewNumber(&o.revision, 0, 0, math.MaxInt), "revision", "revision of the jobs, instead of the file's")

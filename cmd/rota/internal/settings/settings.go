@@ -76,7 +76,7 @@ func New(schemes registryurl.Schemes) *Settings {
 // AddFlags adds the global flags to the root command.
 func (s *Settings) AddFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
-	f.StringVar(&s.Registry, "registry", "", "store of the fleet: etcd://HOST[:PORT],... or zookeeper://HOST[:PORT],.../CHROOT")
+	f.StringVar(&s.Registry, "registry", "", "store of the fleet: etcd://HOST[:PORT],..., zookeeper://HOST[:PORT],.../CHROOT or postgres://HOST[:PORT],.../DATABASE")
 	f.StringVarP(&s.Namespace, "namespace", "n", "", "namespace of the fleet")
 	f.StringVarP(&s.Group, "group", "g", "default", "group of the namespace")
 	f.StringVar(&s.Context, "context", "", "context of the configuration file to use (default: its current one)")
@@ -305,9 +305,9 @@ func (s *Settings) open(ctx context.Context, readOnly bool) (registry.Registry, 
 	if err := s.checkAddress(); err != nil {
 		return nil, &exit.Error{Code: exit.Usage, Err: err}
 	}
-	o := registryurl.Options{Logger: cmp.Or(s.Logger, slog.New(slog.DiscardHandler)), CallTimeout: s.callTimeout(), ReadOnly: readOnly}
-	if err := s.addCredentials(&o); err != nil {
-		return nil, &exit.Error{Code: exit.Usage, Err: err}
+	o, err := s.connection(readOnly)
+	if err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, min(s.Timeout, maxConnectTime))
 	defer cancel()
@@ -316,6 +316,26 @@ func (s *Settings) open(ctx context.Context, readOnly bool) (registry.Registry, 
 		return nil, fmt.Errorf("%w\n%s", err, s.adviseConnection())
 	}
 	return reg, nil
+}
+
+// connection returns how to connect to the registry.
+func (s *Settings) connection(readOnly bool) (registryurl.Options, error) {
+	o := registryurl.Options{Logger: cmp.Or(s.Logger, slog.New(slog.DiscardHandler)), CallTimeout: s.callTimeout(), ReadOnly: readOnly}
+	if err := s.addCredentials(&o); err != nil {
+		return o, &exit.Error{Code: exit.Usage, Err: err}
+	}
+	return o, nil
+}
+
+// ConnectionOf returns how to connect to the registry, whose URL needs the given scheme, for a command that does not open it.
+func (s *Settings) ConnectionOf(scheme string) (registryurl.Options, error) {
+	if err := s.Resolve(); err != nil {
+		return registryurl.Options{}, err
+	}
+	if !strings.HasPrefix(s.Registry, scheme+"://") {
+		return registryurl.Options{}, exit.Usagef("the registry has to be %s://HOST/DATABASE: pass --registry, set ROTA_REGISTRY, or use a context", scheme)
+	}
+	return s.connection(!s.writes)
 }
 
 // callTimeout returns the bound of one call: the default of the backends, or more if the user gives the command more
@@ -341,16 +361,16 @@ func (s *Settings) checkAddress() error {
 	}
 	switch s.Registry {
 	case "":
-		return errors.Join(errors.New("no registry is named: pass --registry etcd://HOST or zookeeper://HOST, set ROTA_REGISTRY, "+
+		return errors.Join(errors.New("no registry is named: pass --registry etcd://HOST, zookeeper://HOST or postgres://HOST/DATABASE, set ROTA_REGISTRY, "+
 			"or make a context with rota context set"), noNamespace)
 	case "memory":
 		return errors.New("the registry memory exists within one process, so this command cannot reach it: " +
-			"name etcd://HOST or zookeeper://HOST")
+			"name etcd://HOST, zookeeper://HOST or postgres://HOST/DATABASE")
 	}
 	if err := s.Schemes.Check(s.Registry); errors.Is(err, registryurl.ErrCredentials) {
 		return fmt.Errorf("%w: use ROTA_USER with ROTA_PASSWORD or ROTA_PASSWORD_FILE, or user with password_env or password_file of a context", err)
 	} else if err != nil {
-		return fmt.Errorf("%w, as in etcd://host:2379 or zookeeper://host:2181/chroot", err)
+		return fmt.Errorf("%w, as in etcd://host:2379, zookeeper://host:2181/chroot or postgres://host:5432/database", err)
 	}
 	return noNamespace
 }

@@ -153,6 +153,17 @@ func find(ctx context.Context, pattern, what, pkg string) (path, root string, er
 // PreparePostgres initializes a directory, and returns the command that starts a server of PostgreSQL on it with
 // settings such as fsync=on. The user rota has no password.
 func PreparePostgres(ctx context.Context, dir string, port *freeport.Port, settings ...string) (func() *exec.Cmd, error) {
+	return preparePostgres(ctx, dir, port, settings, "initdb", "-U", "rota", "-A", "trust", "-E", "UTF8", "--locale", "C")
+}
+
+// PreparePostgresStandby is PreparePostgres for a standby of the server at a port of this host.
+func PreparePostgresStandby(ctx context.Context, dir string, port *freeport.Port, primary int, settings ...string) (func() *exec.Cmd, error) {
+	source := fmt.Sprintf("host=127.0.0.1 port=%d user=rota", primary)
+	return preparePostgres(ctx, dir, port, settings, "pg_basebackup", "--write-recovery-conf", "--checkpoint=fast", "-d", source)
+}
+
+// preparePostgres fills a directory by a program, and returns the command that starts a server on it.
+func preparePostgres(ctx context.Context, dir string, port *freeport.Port, settings []string, fill string, fillArgs ...string) (func() *exec.Cmd, error) {
 	initdb, root, err := find(ctx, "usr/lib/postgresql/*/bin/initdb", "postgresql", "postgresql")
 	if err != nil {
 		return nil, err
@@ -161,13 +172,13 @@ func PreparePostgres(ctx context.Context, dir string, port *freeport.Port, setti
 		cmd := exec.Command(filepath.Join(filepath.Dir(initdb), program), args...)
 		cmd.Env = provision.Environment(root)
 		if os.Getuid() == 0 {
-			cmd.SysProcAttr = asOtherUser() // PostgreSQL refuses root
+			cmd.SysProcAttr = AsOtherUser() // PostgreSQL refuses root
 		}
 		return cmd
 	}
 	data := filepath.Join(dir, "data")
-	if out, err := command("initdb", "-D", data, "-U", "rota", "-A", "trust", "-E", "UTF8", "--locale", "C").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
+	if out, err := command(fill, append(fillArgs, "-D", data)...).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%s: %w\n%s", fill, err, out)
 	}
 	args := []string{"-D", data, "-p", fmt.Sprint(port.Number), "-k", dir}
 	for _, setting := range append([]string{"listen_addresses=127.0.0.1"}, settings...) {

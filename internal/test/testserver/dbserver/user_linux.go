@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// asOtherUser makes a process of root appear to itself as another user, with the same access to files.
-func asOtherUser() *syscall.SysProcAttr {
+// AsOtherUser makes a process of root appear to itself as another user, with the same access to files.
+func AsOtherUser() *syscall.SysProcAttr {
 	const id = 1000
 	return &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER,

@@ -4,4 +4,4 @@ package dbserver
 
 import "syscall"
 
-func asOtherUser() *syscall.SysProcAttr { return nil }
+func AsOtherUser() *syscall.SysProcAttr { return nil }

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"strings"
@@ -13,13 +13,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	fleet.Main()
+	fleet.Main(nil)
 	m.Run()
 }
 
 func TestRun_PrintsRoundsAndATable(t *testing.T) {
 	var out strings.Builder
-	err := run(t.Context(), &out, &out, []string{"--store", "etcd", "--members", "1", "--faults", "leave", "--rounds", "1", "--max-leave", "1ns", "--dir", t.TempDir()})
+	err := run(t.Context(), fleet.Stores(), &out, &out, []string{"--store", "etcd", "--members", "1", "--faults", "leave", "--rounds", "1", "--max-leave", "1ns", "--dir", t.TempDir()})
 	assert.ErrorContains(t, err, "etcd-1-planned: the median from leaving to running elsewhere is", "the limit cannot be kept")
 	assert.Contains(t, out.String(), "etcd-1-planned round 1 of 1: i")
 	assert.Regexp(t, `(?m)^ *trial +rounds .* violations$`, out.String())
@@ -39,14 +39,16 @@ func TestRun_RefusesUnknownArguments(t *testing.T) {
 		"--speed 3":                   "speed",
 	} {
 		var out strings.Builder
-		assert.ErrorContains(t, run(t.Context(), &out, &out, strings.Fields(args)), why, args)
+		assert.ErrorContains(t, run(t.Context(), fleet.Stores(), &out, &out, strings.Fields(args)), why, args)
 	}
 }
 
 func TestParse_DefaultsToAllStoresAndKinds(t *testing.T) {
-	o, err := parse(&strings.Builder{}, nil)
+	o, err := parse(fleet.Stores(), &strings.Builder{}, nil)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"etcd", "zookeeper"}, o.stores)
+	require.Len(t, o.stores, 2)
+	assert.Equal(t, "etcd", o.stores[0].Name)
+	assert.Equal(t, "zookeeper", o.stores[1].Name)
 	assert.Equal(t, []int{1, 3}, o.members)
 	assert.Len(t, o.Kinds, len(fleet.Kinds()))
 }

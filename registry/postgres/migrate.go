@@ -1,0 +1,132 @@
+package postgres
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+//go:embed migrations/001_registry.sql
+var step1 string
+
+// schemaSteps are the steps of the schema. The version of a schema is the number of its steps. A step keeps the functions that earlier
+// programs call, so that a fleet can be updated one process after the other.
+var schemaSteps = []string{step1}
+
+// schemaName matches the name of the schema in the text of a step.
+var schemaName = regexp.MustCompile(`\brota\.`)
+
+// stepSQL returns the statements of the step at i for a schema, with those that record it.
+func stepSQL(schema string, i int) string {
+	return schemaName.ReplaceAllLiteralString(schemaSteps[i], schema+".") + "\n" + insertVersion(schema, i+1) + ";\n"
+}
+
+func insertVersion(schema string, version int) string {
+	return "INSERT INTO " + schema + ".version (version) VALUES (" + strconv.Itoa(version) + ")"
+}
+
+func createVersions(schema string) string {
+	return "CREATE TABLE IF NOT EXISTS " + schema + ".version (version integer NOT NULL PRIMARY KEY);\n"
+}
+
+func createSchema(schema string) string { return "CREATE SCHEMA IF NOT EXISTS " + schema + ";\n" }
+
+// Migrate creates the schema of a registry, or updates it. It does nothing if the schema is up to date, or was created by a later version.
+// Several processes may call it at once: a lock makes the others wait. It is one transaction.
+//
+// The role of o needs the right to create schemas in the database, or, if the schema exists, to create in that. It owns the tables; other roles need
+// the rights that docs/stores.md lists.
+func Migrate(ctx context.Context, o Options) error {
+	o, err := o.complete()
+	if err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	if err := migrate(ctx, o); err != nil {
+		return fmt.Errorf("migrate schema %s at %s: %w", o.Schema, o.endpoints(), translate(err))
+	}
+	return nil
+}
+
+func migrate(ctx context.Context, o Options) error {
+	c, err := connectPrimary(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer c.Close(context.WithoutCancel(ctx))
+	version, err := readVersion(ctx, c, o.Schema)
+	if err != nil || version >= len(schemaSteps) {
+		return err
+	}
+	_, err = c.Exec(ctx, migration(o.Schema)).ReadAll()
+	return err
+}
+
+// migration returns a transaction that takes the steps that a schema lacks. The lock makes concurrent callers wait, and each then sees the steps of
+// the others.
+func migration(schema string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "BEGIN ISOLATION LEVEL READ COMMITTED;\nSELECT pg_advisory_xact_lock(1919906913, hashtext('%s'));\n", schema)
+	b.WriteString("DO $migrate$ BEGIN\nIF to_regnamespace('" + schema + "') IS NULL THEN " + strings.TrimSpace(createSchema(schema)) + " END IF;\n")
+	b.WriteString(createVersions(schema))
+	for i := range schemaSteps {
+		fmt.Fprintf(&b, "IF NOT EXISTS (SELECT FROM %s.version WHERE version = %d) THEN\nEXECUTE $step$%s$step$;\nEND IF;\n", schema, i+1, stepSQL(schema, i))
+	}
+	b.WriteString("END $migrate$;\nCOMMIT;\n")
+	return b.String()
+}
+
+// readVersion returns the version of a schema, 0 if there is none.
+func readVersion(ctx context.Context, c *pgconn.PgConn, schema string) (int, error) {
+	results, err := c.Exec(ctx, "SELECT to_regclass('"+schema+".version') IS NOT NULL").ReadAll()
+	if err != nil || string(results[0].Rows[0][0]) == "f" {
+		return 0, err
+	}
+	if results, err = c.Exec(ctx, "SELECT max(version) FROM "+schema+".version").ReadAll(); err != nil {
+		return 0, err
+	}
+	if v := results[0].Rows[0][0]; v != nil {
+		return strconv.Atoi(string(v))
+	}
+	return 0, nil
+}
+
+// connectPrimary connects to the first endpoint that is a primary.
+func connectPrimary(ctx context.Context, o Options) (*pgconn.PgConn, error) {
+	var errs []error
+	for _, e := range o.Endpoints {
+		config, err := o.config(e)
+		if err != nil {
+			return nil, err
+		}
+		config.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+		c, err := pgconn.ConnectConfig(ctx, config)
+		if err == nil {
+			return c, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+// MigrationSQL returns the statements that Migrate would execute where the schema does not exist, for those who apply them with a tool of their
+// own. "" means DefaultSchema.
+func MigrationSQL(schema string) (string, error) {
+	if schema == "" {
+		schema = DefaultSchema
+	}
+	if err := checkSchema(schema); err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	b.WriteString(createSchema(schema) + createVersions(schema))
+	for i := range schemaSteps {
+		b.WriteString("\n" + stepSQL(schema, i))
+	}
+	return b.String(), nil
+}
