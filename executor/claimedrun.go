@@ -14,13 +14,14 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// claim is what the runs of one claim have in common. It does not change.
+// claim is what the runs of one claim have in common. It does not change once they begin.
 type claim struct {
 	claimer.Run // without its Shard
 	e           *Executor
 	program     *program
 	names       record.RunNames
-	done        func(shard int, err error) // of claimer.Work
+	done        claimer.Done
+	gathering   *gathering // of the runs that begin at once; nil if each begins alone
 }
 
 // startDelay returns how long the run of a shard waits until its instant of Schedule.Spread, from now.
@@ -72,7 +73,12 @@ func (c *claimedRun) newRun() *Run {
 }
 
 // run runs the handler, in a worker of the pool.
-func (c *claimedRun) run() { reportResult(c.callHandler, c.reportEnd) }
+func (c *claimedRun) run() {
+	if g := c.gathering(); g != nil {
+		defer g.Leave(c.task.Shard)
+	}
+	reportResult(c.callHandler, c.reportEnd)
+}
 
 // endUnbegun ends a run whose handler was not called.
 func (c *claimedRun) endUnbegun(err error) {
@@ -84,7 +90,9 @@ func (c *claimedRun) endUnbegun(err error) {
 // reportEnd reports the end of the run to the coordinator.
 func (c *claimedRun) reportEnd(err error) {
 	c.claim.e.claimed.remove(c)
-	c.claim.done(c.task.Shard, err)
+	if g := c.gathering(); g == nil || !g.End(c.task.Shard, claimer.End{Shard: c.task.Shard, Err: err}) {
+		c.claim.done(c.task.Shard, err)
+	}
 }
 
 // callHandler calls the handler, unless it may not be called any more, and returns the result to report.
@@ -111,16 +119,27 @@ func (c *claimedRun) callHandler() error {
 
 // begin returns the handler, and records that it is about to be called.
 func (c *claimedRun) begin(ctx context.Context, began time.Time) (Handler, error) {
-	job, ok := c.claim.e.findJob(c.claim.Job)
+	h := c.findHandler()
 	switch {
-	case !ok:
+	case h == nil:
 		return nil, fmt.Errorf("run %q: %w", c.claim.Job, ErrUnknownJob)
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx) // the run waited until its session was lost or the next fire was due
 	case !c.claim.e.claimed.handlerStarts(c, began):
 		return nil, errNotBegun
 	}
-	return job.Handler, nil
+	return h, nil
+}
+
+// findHandler returns the handler for the run, nil if the job is not registered.
+func (c *claimedRun) findHandler() Handler {
+	if g := c.gathering(); g != nil {
+		return g.handler
+	}
+	if job, ok := c.claim.e.findJob(c.claim.Job); ok {
+		return job.Handler
+	}
+	return nil
 }
 
 // runHandler calls h, reports its begin and its end, and returns the result to report.
@@ -274,6 +293,19 @@ func (a *claimedRuns) cancelAll(cause error) {
 			c.signal.endContext(cause)
 		}
 	}
+}
+
+// countRunning returns the number of runs whose handlers have not returned, by job.
+func (a *claimedRuns) countRunning() map[string]int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := map[string]int{}
+	for c := range a.all() {
+		if c.isRunning() {
+			out[c.claim.Job]++
+		}
+	}
+	return out
 }
 
 // runningHandlers returns the runs whose handlers have not returned.

@@ -197,6 +197,9 @@ func (e *Executor) wrapHandlers(jobs []Job) ([]Handler, error) {
 		if handlers[i], err = applyMiddleware(e.opts.Middleware, h); err != nil {
 			errs = append(errs, fmt.Errorf("%w %.100q: Options.Middleware: %w", ErrInvalidJob, j.Name, err))
 		}
+		if _, ok := j.Handler.(together); ok {
+			handlers[i] = batchedHandler{handlers[i]}
+		}
 	}
 	return handlers, errors.Join(errs...)
 }

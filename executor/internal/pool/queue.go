@@ -19,9 +19,13 @@ type Task struct {
 	Ctx   context.Context // of the session: once it has ended, the handler is not called
 	Do    func()
 
+	// Joined has the task begin and end with the one that was added before it in the same call of Add, for the same job and
+	// fire: Do of that one runs both. They count as one for the bounds.
+	Joined bool
+
 	// For AddDelayed:
-	End       func(error) // reports the end of a run that did not begin
 	HandsBack bool        // the run may be handed back
+	End       func(error) // reports the end of a run that did not begin
 	Delay     time.Duration
 
 	order   uint64    // of arrival
@@ -113,9 +117,13 @@ func (q *queue) startNext() *Task {
 	}
 	j := q.ready.First()
 	t := j.waiting.pop()
+	q.waiting--
+	for j.waiting.count > 0 && j.waiting.chains.First().Joined { // no task is between t and those joined to it
+		j.waiting.pop()
+		q.waiting--
+	}
 	j.running++
 	q.running++
-	q.waiting--
 	q.reorder(j)
 	return t
 }
