@@ -191,7 +191,7 @@ type ownWork struct {
 func (o *ownWork) Compile(json.RawMessage) (due.Program, error) { return always{}, nil }
 
 // Start is described in Work.
-func (o *ownWork) Start(ctx context.Context, r claimer.Run, shards iter.Seq[int], done func(shard int, err error)) {
+func (o *ownWork) Start(ctx context.Context, r claimer.Run, shards iter.Seq[int], done claimer.Done) {
 	for shard := range shards {
 		r.Shard = shard
 		if err := o.startShard(ctx, r, done); err != nil {
@@ -202,7 +202,7 @@ func (o *ownWork) Start(ctx context.Context, r claimer.Run, shards iter.Seq[int]
 
 // startShard calls the function of one shard, unless no calls are made any more: Join may have returned already,
 // and must not leave a call behind.
-func (o *ownWork) startShard(ctx context.Context, r claimer.Run, done func(shard int, err error)) error {
+func (o *ownWork) startShard(ctx context.Context, r claimer.Run, done claimer.Done) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.ended == nil {
@@ -212,7 +212,7 @@ func (o *ownWork) startShard(ctx context.Context, r claimer.Run, done func(shard
 }
 
 // startLocked calls the function of one shard. The caller holds o.mu.
-func (o *ownWork) startLocked(ctx context.Context, r claimer.Run, done func(shard int, err error)) {
+func (o *ownWork) startLocked(ctx context.Context, r claimer.Run, done claimer.Done) {
 	t := ownership.NewAccess(ctx, o.reg, r.Session, o.keys.Data(ownedJob, r.Shard))
 	ctx, end := context.WithCancelCause(ctx)
 	o.calls[r.Shard] = end

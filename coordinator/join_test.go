@@ -257,7 +257,7 @@ func TestJoin(t *testing.T) {
 		}
 		o.endCalls(errEnough)
 		done := make(chan error, 1)
-		o.Start(t.Context(), claimer.Run{}, slices.Values([]int{0}), func(_ int, err error) { done <- err })
+		o.Start(t.Context(), claimer.Run{}, slices.Values([]int{0}), func(_ int, err error, _ ...claimer.End) { done <- err })
 		assert.ErrorIs(t, <-done, errEnough)
 	})
 	holding(t, "has nobody own what is disabled, and calls again for it when it no longer is", func(t *testing.T, h *holders) {

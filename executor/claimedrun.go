@@ -14,13 +14,14 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// claim is what the runs of one claim have in common. It does not change.
+// claim is what the runs of one claim have in common. It does not change once they begin.
 type claim struct {
 	claimer.Run // without its Shard
 	e           *Executor
 	program     *program
 	names       record.RunNames
-	done        func(shard int, err error) // of claimer.Work
+	done        claimer.Done
+	gathering   *gathering // of the runs that begin at once; nil if each begins alone
 }
 
 // startDelay returns how long the run of a shard waits until its instant of Schedule.Spread, from now.
@@ -72,7 +73,12 @@ func (c *claimedRun) newRun() *Run {
 }
 
 // run runs the handler, in a worker of the pool.
-func (c *claimedRun) run() { reportResult(c.callHandler, c.reportEnd) }
+func (c *claimedRun) run() {
+	if g := c.gathering(); g != nil {
+		defer g.Leave(c.task.Shard)
+	}
+	reportResult(c.callHandler, c.reportEnd)
+}
 
 // endUnbegun ends a run whose handler was not called.
 func (c *claimedRun) endUnbegun(err error) {
@@ -84,7 +90,9 @@ func (c *claimedRun) endUnbegun(err error) {
 // reportEnd reports the end of the run to the coordinator.
 func (c *claimedRun) reportEnd(err error) {
 	c.claim.e.claimed.remove(c)
-	c.claim.done(c.task.Shard, err)
+	if g := c.gathering(); g == nil || !g.End(c.task.Shard, claimer.End{Shard: c.task.Shard, Err: err}) {
+		c.claim.done(c.task.Shard, err)
+	}
 }
 
 // callHandler calls the handler, unless it may not be called any more, and returns the result to report.
@@ -111,7 +119,7 @@ func (c *claimedRun) callHandler() error {
 
 // begin returns the handler, and records that it is about to be called.
 func (c *claimedRun) begin(ctx context.Context, began time.Time) (Handler, error) {
-	h, err := c.claim.e.findHandler(c.claim.Job, c.claim.program.Kind)
+	h, err := c.findHandler()
 	switch {
 	case err != nil:
 		return nil, err
@@ -121,6 +129,14 @@ func (c *claimedRun) begin(ctx context.Context, began time.Time) (Handler, error
 		return nil, errNotBegun
 	}
 	return h, nil
+}
+
+// findHandler returns the handler for the run.
+func (c *claimedRun) findHandler() (Handler, error) {
+	if g := c.gathering(); g != nil && g.handler != nil {
+		return g.handler, nil
+	}
+	return c.claim.findHandler()
 }
 
 // runHandler calls h, reports its begin and its end, and returns the result to report.
@@ -288,6 +304,19 @@ func (a *claimedRuns) cancelAll(cause error) {
 			c.signal.endContext(cause)
 		}
 	}
+}
+
+// countRunning returns the number of runs whose handlers have not returned, by job.
+func (a *claimedRuns) countRunning() map[string]int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := map[string]int{}
+	for c := range a.all() {
+		if c.isRunning() {
+			out[c.claim.Job]++
+		}
+	}
+	return out
 }
 
 // runningHandlers returns the runs whose handlers have not returned.

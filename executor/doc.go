@@ -26,7 +26,8 @@
 //
 // A Handler receives a [Run]: plain data that identifies the job, the shard and the fire. In a
 // test of a handler, make one as a literal. Package rotatest runs whole fleets in a test.
-// Package handler has handlers that run programs and send requests. A [Middleware] adds work
+// Package handler has handlers that run programs and send requests, and [Together] passes all shards of a fire that a process
+// owns to one call. A [Middleware] adds work
 // before and after each run.
 //
 // # Policies

@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/rota-dev/rota/executor"
@@ -30,4 +31,23 @@ func ExampleRun() {
 	// Output:
 	// rows with id % 3 = 2
 	// <nil>
+}
+
+// The function of Together is tested with a Batch written by hand.
+func ExampleBatch() {
+	refuseOdd := func(_ context.Context, b *executor.Batch) (err error) {
+		for _, r := range b.Runs {
+			if r.Shard%2 == 1 {
+				err = errors.Join(err, b.End(r.Shard, errors.New("odd")))
+			}
+		}
+		return err
+	}
+	b := &executor.Batch{Runs: []*executor.Run{
+		{RunInfo: executor.RunInfo{Shard: 0, Shards: 3}},
+		{RunInfo: executor.RunInfo{Shard: 1, Shards: 3}},
+	}}
+	fmt.Println(refuseOdd(context.Background(), b), b.Ended())
+	// Output:
+	// <nil> map[1:odd]
 }

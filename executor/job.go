@@ -23,7 +23,7 @@ type Job struct {
 	Description string
 	// Schedule determines the fires of the job. The zero value is OnTrigger: no fires.
 	Schedule schedule.Schedule
-	// Handler runs one shard for one fire. It is not stored.
+	// Handler runs one shard for one fire, or a batch of them: see Together. It is not stored.
 	Handler Handler
 	// Middleware wraps the Handler; the first entry is the outermost. Options.Middleware is
 	// outside of it. It is not stored. Nil means none.
@@ -79,7 +79,7 @@ type Job struct {
 	// Retry determines whether and when a failed run is made again. The zero value makes no
 	// retry: the run counts as failed.
 	Retry Retry
-	// MaxRunning bounds the concurrent runs of this job in this process. Further claimed runs
+	// MaxRunning bounds the concurrent runs of this job in this process, of which a batch of Together counts as one. Further claimed runs
 	// wait for a worker, in the order of their fires. Zero means 4 per CPU (GOMAXPROCS), and at
 	// least 16. Jobs that wait for other systems can have more, up to the number of shards;
 	// jobs that compute need one per CPU. See docs/sizing.md.

@@ -47,9 +47,14 @@ func isPanic(err error) bool {
 // errGoexit is the error of a run whose handler ended its goroutine instead of returning.
 var errGoexit = errors.New("handler called runtime.Goexit, as t.FailNow does")
 
-// callHandler returns the result of h, or a *PanicError, as an error whose methods do not panic: the loops of
-// this process call them later, where nothing recovers. If h calls Goexit, callHandler does not return.
-func callHandler(ctx context.Context, h Handler, r *Run) (err error) {
+// callHandler returns the result of h; see containHandler.
+func callHandler(ctx context.Context, h Handler, r *Run) error {
+	return containHandler(func() error { return h.Handle(ctx, r) })
+}
+
+// containHandler returns the result of call, which calls a handler, or a *PanicError, as an error whose methods do not panic:
+// the loops of this process call them later, where nothing recovers. If the handler calls Goexit, containHandler does not return.
+func containHandler(call func() error) (err error) {
 	var returned error
 	defer func() {
 		if v := recover(); v != nil {
@@ -57,7 +62,7 @@ func callHandler(ctx context.Context, h Handler, r *Run) (err error) {
 		}
 	}()
 	mutex.CheckFree("a handler")
-	returned = h.Handle(ctx, r)
+	returned = call()
 	return contain.Settle(returned)
 }
 

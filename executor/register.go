@@ -198,6 +198,9 @@ func (e *Executor) wrapHandlers(jobs []Job) ([]Handler, error) {
 		if handlers[i], p = e.wrapHandler(j.Middleware, j.Handler); p != nil {
 			errs = append(errs, fmt.Errorf("%w %.100q: %w", ErrInvalidJob, j.Name, p))
 		}
+		if _, ok := j.Handler.(together); ok {
+			handlers[i] = batchedHandler{handlers[i]}
+		}
 	}
 	return handlers, errors.Join(errs...)
 }

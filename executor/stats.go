@@ -17,8 +17,8 @@ type Stats struct {
 	// SafeUntil is when the session is lost unless the store answers before. It is zero without
 	// a session.
 	SafeUntil time.Time
-	// Running is the number of runs that have a worker, Waiting that of claimed runs that wait
-	// for one. Runs that wait for their instants of Schedule.Spread are in neither.
+	// Running is the number of runs whose handlers have not returned, Waiting that of claimed runs that
+	// wait for a worker. Runs that wait for their instants of Schedule.Spread are in neither.
 	Running, Waiting int
 	// RefusedClaims counts the transactions with claims that the store has refused since New.
 	RefusedClaims RefusedClaims
@@ -115,11 +115,19 @@ func (e *Executor) Stats() Stats {
 			Unowned: j.Unowned, UnownedOverdue: since(j.UnownedDue), Paused: j.Paused,
 		}
 	}
-	for name, c := range e.pool.CountByJob() {
+	for name, running := range e.claimed.countRunning() { // the pool counts a batch of Together as one
 		j := s.Jobs[name]
-		j.Running, j.Waiting, j.Kind = c.Running, c.Waiting, cmp.Or(j.Kind, c.Kind)
+		j.Running = running
 		s.Jobs[name] = j
-		s.Running, s.Waiting = s.Running+c.Running, s.Waiting+c.Waiting
+		s.Running += running
+	}
+	for name, c := range e.pool.CountByJob() {
+		if c.Waiting > 0 {
+			j := s.Jobs[name]
+			j.Waiting, j.Kind = c.Waiting, cmp.Or(j.Kind, c.Kind)
+			s.Jobs[name] = j
+			s.Waiting += c.Waiting
+		}
 	}
 	return s
 }

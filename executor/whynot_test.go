@@ -97,7 +97,7 @@ func TestExplain(t *testing.T) {
 		assert.Equal(t, "running", last.Name)
 		assert.Equal(t, "The fire of 2000-01-01T00:01:00Z runs on a, as attempt 1.", a.Summary)
 		until(2)
-		f.stops("ahead", "the run of 2000-01-01T00:01:00Z (attempt 1) has not ended on a", "Timeout")
+		f.stops("ahead", "the run of 2000-01-01T00:01:00Z (attempt 1) has not ended on a", "timeout")
 	})
 	bubble(t, "a failed run, and its retry", func(t *testing.T, f *fleet) {
 		fail := func(context.Context, *executor.Run) error { return errors.New("no such table") }

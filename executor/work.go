@@ -28,7 +28,7 @@ func (w work) Compile(def json.RawMessage) (due.Program, error) { return Compile
 func (w work) CheckRunnable(p due.Program) error { return w.checkKind(&p.(*program).definition) }
 
 // Start is described in claimer.Work.
-func (w work) Start(ctx context.Context, r claimer.Run, shards iter.Seq[int], done func(shard int, err error)) {
+func (w work) Start(ctx context.Context, r claimer.Run, shards iter.Seq[int], done claimer.Done) {
 	added, p := time.Now(), r.Program.(*program) // made by Compile
 	now := added
 	if w.opts.Clock != nil {
@@ -40,15 +40,18 @@ func (w work) Start(ctx context.Context, r claimer.Run, shards iter.Seq[int], do
 	var runs []*claimedRun
 	for shard := range shards {
 		w.observeClaimed(c, shard, now)
-		runs = append(runs, &claimedRun{claim: c, task: pool.Task{
+		r := &claimedRun{claim: c, task: pool.Task{
 			Job: c.Job, Kind: p.Kind, Shard: shard, Fire: c.Fire, Since: now, Added: added, Ctx: ctx, HandsBack: p.handsBack(), Delay: c.startDelay(shard, now),
-		}})
+		}}
+		r.task.Do = r.run
+		runs = append(runs, r)
 	}
+	c.gatherRuns(runs)
 	w.claimed.add(c, runs)
 	w.pool.Add(undelayed(runs))
 	for _, r := range runs {
 		if r.task.Delay > 0 {
-			r.task.Do, r.task.End = r.run, r.endUnbegun
+			r.task.End = r.endUnbegun
 			w.pool.AddDelayed(&r.task)
 		}
 	}
@@ -58,10 +61,7 @@ func (w work) Start(ctx context.Context, r claimer.Run, shards iter.Seq[int], do
 func undelayed(runs []*claimedRun) iter.Seq[*pool.Task] {
 	return func(yield func(*pool.Task) bool) {
 		for _, r := range runs {
-			if r.task.Delay > 0 {
-				continue
-			}
-			if r.task.Do = r.run; !yield(&r.task) {
+			if r.task.Delay <= 0 && !yield(&r.task) {
 				return
 			}
 		}

@@ -20,9 +20,13 @@ type Task struct {
 	Ctx   context.Context // of the session: once it has ended, the handler is not called
 	Do    func()
 
+	// Joined has the task begin and end with the one that was added before it in the same call of Add, for the same job and
+	// fire: Do of that one runs both. They count as one for the bounds.
+	Joined bool
+
 	// For AddDelayed:
-	End       func(error) // reports the end of a run that did not begin
 	HandsBack bool        // the run may be handed back
+	End       func(error) // reports the end of a run that did not begin
 	Delay     time.Duration
 
 	order   uint64    // of arrival
@@ -156,9 +160,14 @@ func (q *queue) startNext() *Task {
 	l := q.ready.First()
 	t := l.waiting.pop()
 	l.count(t.Job, 1, -1)
+	q.waiting--
+	for l.waiting.count > 0 && l.waiting.chains.First().Joined { // no task is between t and those joined to it
+		l.waiting.pop()
+		l.count(t.Job, 0, -1)
+		q.waiting--
+	}
 	l.running++
 	q.running++
-	q.waiting--
 	q.reorder(l)
 	return t
 }

@@ -21,6 +21,14 @@ func (q *queue) drain() (jobs []string) {
 	return jobs
 }
 
+// waitingShards returns the shards of a job that wait.
+func (q *queue) waitingShards(job string) (shards []int) {
+	for t := range q.lanes[Lane{Name: job}].waiting.all() {
+		shards = append(shards, t.Shard)
+	}
+	return shards
+}
+
 func (q *queue) adds(tasks ...*Task) {
 	for _, t := range tasks {
 		q.add(t)
@@ -53,6 +61,27 @@ func TestQueue(t *testing.T) {
 		assert.ElementsMatch(t, []string{"long", "long", "short"}, q.drain())
 		q.finishTask(&Task{Job: "long"})
 		assert.Equal(t, []string{"long"}, q.drain())
+	})
+	t.Run("starts joined tasks with the one before them, as one for the bounds", func(t *testing.T) {
+		q := queue{bound: 2}
+		q.setBound(Lane{Name: "a"}, 1)
+		first, second, alone := &Task{Job: "a", Fire: at(1)}, &Task{Job: "a", Fire: at(1), Shard: 1, Joined: true}, &Task{Job: "a", Fire: at(1), Shard: 2}
+		next, last := &Task{Job: "a", Fire: at(1), Shard: 3}, &Task{Job: "a", Fire: at(1), Shard: 4, Joined: true}
+		early := &Task{Job: "a", Fire: at(0)}
+		q.adds(first, second, alone, next, last, early, &Task{Job: "b", Fire: at(9)})
+		assert.Equal(t, []int{0, 0, 1, 2, 3, 4}, slices.Sorted(slices.Values(q.waitingShards("a"))), "each waits")
+		assert.Same(t, early, q.startNext())
+		assert.Equal(t, "b", q.startNext().Job)
+		for _, want := range []*Task{first, alone, next} {
+			assert.Nil(t, q.startNext())
+			q.finishTask(&Task{Job: "a"})
+			assert.Same(t, want, q.startNext())
+		}
+		q.finishTask(&Task{Job: "a"})
+		q.finishTask(&Task{Job: "b"})
+		assert.Nil(t, q.startNext())
+		assert.Zero(t, q.waiting)
+		assert.Zero(t, q.running)
 	})
 	t.Run("gives the next worker to the job with the fewest running", func(t *testing.T) {
 		q := queue{bound: 3}

@@ -175,17 +175,18 @@ func (in *inbox) addRunning(n int) {
 	in.Running += n
 }
 
-// addEnded records that a function has returned, and reports whether to wake the claimer now.
-func (in *inbox) addEnded(e endedRun, sessionLost bool) (wake bool) {
+// addEnded records that functions of runs of one job have returned, and reports whether to wake the claimer now.
+func (in *inbox) addEnded(sessionLost bool, e endedRun, more ...endedRun) (wake bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.Running--; sessionLost {
-		in.cutShort++
+	n := 1 + len(more)
+	if in.Running -= n; sessionLost {
+		in.cutShort += n
 	}
-	if len(in.ended) == cap(in.ended) {
-		in.ended = slices.Grow(in.ended, len(in.ended)+1) // append grows a long slice by a quarter
+	if len(in.ended)+n > cap(in.ended) {
+		in.ended = slices.Grow(in.ended, len(in.ended)+n) // append grows a long slice by a quarter
 	}
-	in.ended = append(in.ended, e)
+	in.ended = append(append(in.ended, e), more...)
 	return in.Running == 0 || !in.batching || e.job.awaited
 }
 

@@ -29,7 +29,7 @@ type startedRuns struct{ runs []Run }
 
 func (w *startedRuns) Compile(json.RawMessage) (due.Program, error) { return coordtest.Minutely{}, nil }
 
-func (w *startedRuns) Start(_ context.Context, r Run, shards iter.Seq[int], _ func(int, error)) {
+func (w *startedRuns) Start(_ context.Context, r Run, shards iter.Seq[int], _ Done) {
 	for r.Shard = range shards {
 		w.runs = append(w.runs, r)
 	}

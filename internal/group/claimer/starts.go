@@ -65,14 +65,23 @@ func (c *Claimer) startRuns(ctx context.Context, b startingRuns) {
 
 // TrackRuns records that the functions of runs are called, and returns the function that records the
 // return of each, by the definition of the runs. The session is lost if ctx has ended by then.
-func (c *Claimer) TrackRuns(ctx context.Context, j *JobState, shards shardset.Set, def record.Job) func(shard int, err error) {
+func (c *Claimer) TrackRuns(ctx context.Context, j *JobState, shards shardset.Set, def record.Job) Done {
 	job := j.Claims.Job
 	c.Blocked.addRunning(job, shards)
-	return func(shard int, err error) {
+	newEnd := func(shard int, err error, at record.Instant) endedRun {
 		c.Blocked.removeRunning(job, shard)
 		ended := newEndedRun(shard, err, &def)
-		ended.At = record.InstantOf(c.Clock())
-		if c.Inbox.addEnded(endedRun{j, ended}, ctx.Err() != nil) {
+		ended.At = at
+		return endedRun{j, ended}
+	}
+	return func(shard int, err error, more ...End) {
+		at := record.InstantOf(c.Clock())
+		first := newEnd(shard, err, at)
+		var rest []endedRun
+		for _, e := range more {
+			rest = append(rest, newEnd(e.Shard, e.Err, at))
+		}
+		if c.Inbox.addEnded(ctx.Err() != nil, first, rest...) {
 			c.wake()
 		}
 	}

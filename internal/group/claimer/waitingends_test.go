@@ -3,6 +3,7 @@ package claimer
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -58,7 +59,7 @@ func (w *timedWork) Compile(def json.RawMessage) (due.Program, error) {
 	return regular{w.intervals[job.Revision], &w.calls}, err
 }
 
-func (w *timedWork) Start(ctx context.Context, r Run, shards iter.Seq[int], done func(int, error)) {
+func (w *timedWork) Start(ctx context.Context, r Run, shards iter.Seq[int], done Done) {
 	for r.Shard = range shards {
 		w.mu.Lock()
 		w.starts[r.Job] = append(w.starts[r.Job], time.Now())
@@ -253,6 +254,27 @@ func TestClaimer_RecordsTheLastEndOfAFollowedJobAtOnce(t *testing.T) {
 			assert.Equal(t, !c.want, len(l.held.jobs) > 0)
 		})
 	}
+}
+
+// A batch whose fire came due meanwhile is one batch again, whatever wakes the claimer.
+func TestClaimer_RecordsTheEndsOfOneCallTogether(t *testing.T) {
+	clock := coordtest.At(1).Time()
+	l := New(Config{Me: "me", Blocked: &BlockedShards{}, Clock: func() time.Time { return clock }}, nil)
+	j := &JobState{Segment: "job", awaited: true, Plan: coordtest.PlanOfOwnShards(t, 3), programs: map[int]due.Program{1: coordtest.Minutely{}}}
+	run, all := coordtest.Fire(1, 1), shardset.Range(0, 3)
+	j.Claims = record.Claims{Job: "job", Watermarks: record.Watermarks{}.Raise(all, run.Watermark()), Running: coordtest.Runs(all, run)}
+	l.Inbox.addRunning(3)
+	failed := errors.New("no table")
+	l.TrackRuns(t.Context(), j, all, record.Job{})(0, nil, End{1, failed}, End{2, nil})
+	l.DrainInbox()
+	require.Len(t, j.Ended, 3)
+	for i, want := range []error{nil, failed, nil} {
+		assert.Equal(t, i, j.Ended[i].Shard)
+		assert.Equal(t, want, j.Ended[i].Err)
+		assert.Equal(t, record.InstantOf(clock), j.Ended[i].At)
+	}
+	assert.Zero(t, l.Running)
+	assert.Empty(t, l.Blocked.Running)
 }
 
 func TestClaimer_DecidesOncePerClaimOfManyJobs(t *testing.T) {

@@ -37,10 +37,10 @@ type Work interface {
 	Compile(def json.RawMessage) (due.Program, error)
 	// Start starts runs whose claim is committed, each in a goroutine of its own: one for each of shards, at least one.
 	// r describes them; its Shard is zero. ctx ends with the session, with a cause that wraps registry.ErrSessionLost.
-	// done must be called exactly once for each shard, when its function has returned: until then the shard neither moves
-	// nor runs again in this process. An error that wraps ErrHandedBack hands the run back: it is pending as another
+	// done must be given exactly one end of each shard, when its function has returned: until then the shard neither moves
+	// nor runs again in this process. Ends of one call are recorded together, and so are the claims that follow. An error that wraps ErrHandedBack hands the run back: it is pending as another
 	// attempt, for the shard's next owner. A *RetryError, unwrapped, has a failed run made again.
-	Start(ctx context.Context, r Run, shards iter.Seq[int], done func(shard int, err error))
+	Start(ctx context.Context, r Run, shards iter.Seq[int], done Done)
 	// Yield is called for a run that was started when its shard is to move (cause is ErrMoving) or
 	// is disabled (ErrDisabled), when the job is paused (ErrPaused), when another definition comes
 	// into force (ErrNewDefinition), and when a due fire (ErrOverlap) or an operator (ErrCancelled) cancels it. It may be called more than once for a run.
@@ -53,6 +53,15 @@ type RunChecker interface {
 	// plan with the program assigns shards to this member, which does not offer the job while the result is an error. It may
 	// be called from many goroutines at once.
 	CheckRunnable(p due.Program) error
+}
+
+// Done records the end of a run that Work.Start has started, and of more of the same call of Start.
+type Done func(shard int, err error, more ...End)
+
+// End is the end of the run of a shard.
+type End struct {
+	Shard int
+	Err   error
 }
 
 // ErrHandedBack is the error of a run that is to be made again as another attempt, because the

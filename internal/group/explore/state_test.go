@@ -251,7 +251,7 @@ func (p afterEnds) SkipDue(last, until, now time.Time) due.Due {
 	return due.Due{Skipped: 1, Through: through, Wake: p.Due(through, until, now).Wake}
 }
 
-func (w *recordingWork) Start(_ context.Context, r claimer.Run, shards iter.Seq[int], _ func(int, error)) {
+func (w *recordingWork) Start(_ context.Context, r claimer.Run, shards iter.Seq[int], _ claimer.Done) {
 	for r.Shard = range shards {
 		w.started = append(w.started, r)
 	}

@@ -84,7 +84,7 @@ func (w *Worker) Compile(def json.RawMessage) (due.Program, error) {
 }
 
 // Start implements claimer.Work.
-func (w *Worker) Start(ctx context.Context, r claimer.Run, shards iter.Seq[int], done func(int, error)) {
+func (w *Worker) Start(ctx context.Context, r claimer.Run, shards iter.Seq[int], done claimer.Done) {
 	for shard := range shards {
 		r.Shard = shard
 		w.start(ctx, r, done)
@@ -92,7 +92,7 @@ func (w *Worker) Start(ctx context.Context, r claimer.Run, shards iter.Seq[int],
 }
 
 // start starts one run.
-func (w *Worker) start(ctx context.Context, r claimer.Run, done func(int, error)) {
+func (w *Worker) start(ctx context.Context, r claimer.Run, done claimer.Done) {
 	w.mu.Lock()
 	w.runs = append(w.runs, r)
 	ctx, end := context.WithCancelCause(ctx)

@@ -79,6 +79,29 @@ func TestScenarios(t *testing.T) {
 			s.advance(35 * time.Second)
 		})
 	})
+	t.Run("instance crashes in the middle of a batch", func(t *testing.T) {
+		compareScenario(t, func(s *stage) {
+			job := newJob(8, 0)
+			job.Handler = executor.Together(func(ctx context.Context, b *executor.Batch) error {
+				for _, r := range b.Runs {
+					select {
+					case <-time.After(1500 * time.Millisecond):
+					case <-ctx.Done():
+						return context.Cause(ctx)
+					}
+					if err := b.End(r.Shard, nil); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			s.start("a", job)
+			s.start("b", job)
+			s.advance(13500 * time.Millisecond)
+			s.crash("b")
+			s.advance(25 * time.Second)
+		})
+	})
 	t.Run("failed run is retried after a crash", func(t *testing.T) {
 		compareScenario(t, func(s *stage) {
 			job := newJob(2, time.Second)
