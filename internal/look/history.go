@@ -91,8 +91,8 @@ func IsKnown(ctx context.Context, r history.Reader, job string) (bool, error) {
 	return len(runs) > 0, err
 }
 
-// LastRuns returns the last of the runs of a fire for each shard, by their fences.
-func LastRuns(runs []history.Run) map[int]*history.Run {
+// lastRuns returns the last of the runs of a fire for each shard, by their fences.
+func lastRuns(runs []history.Run) map[int]*history.Run {
 	last := map[int]*history.Run{}
 	for i := range runs {
 		if run := &runs[i]; last[run.Shard] == nil || run.Fence >= last[run.Shard].Fence {
@@ -112,7 +112,7 @@ func FailedShards(ctx context.Context, r history.Reader, job string, fire time.T
 	for i := range runs {
 		total = max(total, runs[i].Shards)
 	}
-	last := LastRuns(runs)
+	last := lastRuns(runs)
 	for _, shard := range slices.Sorted(maps.Keys(last)) {
 		switch run := last[shard]; {
 		case !run.Outcome.IsFailure():

@@ -54,7 +54,7 @@ type kind struct {
 
 // complete returns the answers for the shards of a.
 func (p pastFire) complete(a *operator.Answer) []operator.Answer {
-	last := LastRuns(p.runs)
+	last := lastRuns(p.runs)
 	rest := p.describeRest(a.Fire, last)
 	shards := map[kind][]int{}
 	var kinds []kind
