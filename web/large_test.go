@@ -63,7 +63,9 @@ func newLarge(t testing.TB) *Console {
 			return err == nil && holds(st)
 		}, 5*time.Minute, 100*time.Millisecond, what)
 	}
-	await("all jobs are planned", func(st operator.GroupStatus) bool { return len(st.Jobs) == 10_001 && st.Jobs[10_000].Shards == 1 && st.Jobs[0].Shards == 10_000 })
+	await("all jobs are planned", func(st operator.GroupStatus) bool {
+		return len(st.Jobs) == 10_001 && st.Jobs[10_000].Shards == 1 && st.Jobs[0].Shards == 10_000
+	})
 	_, err = op.Trigger(t.Context(), "big", "", nil)
 	require.NoError(t, err)
 	await("big has run", func(st operator.GroupStatus) bool {
