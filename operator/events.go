@@ -34,6 +34,7 @@ type Event struct {
 // EventsQuery selects events.
 type EventsQuery struct {
 	Job          string    // with those of the whole group; empty: all
+	Kind         EventKind // empty: all
 	Since, Until time.Time // zero: no bound
 	Limit        int       // the latest ones; zero: all
 }
@@ -83,7 +84,8 @@ type eventCollector struct {
 }
 
 func (c *eventCollector) add(e Event) {
-	if e.At.Before(c.Since) || !c.Until.IsZero() && e.At.After(c.Until) || c.Job != "" && e.Job != "" && e.Job != c.Job {
+	isIn := !e.At.Before(c.Since) && (c.Until.IsZero() || !e.At.After(c.Until))
+	if !isIn || c.Job != "" && e.Job != "" && e.Job != c.Job || c.Kind != "" && e.Kind != c.Kind {
 		return
 	}
 	c.events = append(c.events, e)

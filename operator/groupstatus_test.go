@@ -450,6 +450,7 @@ func TestOperator_Watch(t *testing.T) {
 		}
 		assert.Contains(t, ofOther, acts[0], "an act on the group is one on each job")
 		assert.Equal(t, all[:3], v.Events(operator.EventsQuery{Limit: 3}))
+		assert.Equal(t, acts, v.Events(operator.EventsQuery{Kind: operator.EventAct, Limit: 100}))
 		for _, e := range v.Events(operator.EventsQuery{Since: paused, Until: paused.Add(time.Second)}) {
 			assert.Contains(t, []operator.EventKind{operator.EventAct, operator.EventDecision}, e.Kind)
 		}

@@ -48,14 +48,14 @@ func (c *Console) showTimeline(w http.ResponseWriter, r *request) error {
 	if b.Kind != "" && !slices.Contains(eventKinds, b.Kind) {
 		return problemf(http.StatusBadRequest, "There is no kind of events %q.", b.Kind)
 	}
-	q := operator.EventsQuery{Job: b.Job}
+	q := operator.EventsQuery{Job: b.Job, Kind: b.Kind, Limit: eventsOnPage + 1}
 	if q.Since, err = c.instantOf(r, "from"); err != nil {
 		return err
 	}
 	if q.Until, err = c.instantOf(r, "to"); err != nil {
 		return err
 	}
-	events := c.events(q, b.Kind)
+	events := c.events(q)
 	if len(events) > eventsOnPage {
 		events = events[:eventsOnPage]
 		older := url.Values{"to": {events[eventsOnPage-1].At.UTC().Format(time.RFC3339Nano)}}
@@ -76,20 +76,15 @@ func (c *Console) showTimeline(w http.ResponseWriter, r *request) error {
 	return nil
 }
 
-// events returns the events on record and those that the console has observed, the latest first, of a kind unless it is empty.
-func (c *Console) events(q operator.EventsQuery, kind operator.EventKind) []operator.Event {
-	if kind == "" {
-		q.Limit = eventsOnPage + 1
-	}
+// events returns the events on record and those that the console has observed, the latest first.
+func (c *Console) events(q operator.EventsQuery) []operator.Event {
 	known := c.feed.events(q)
 	for _, e := range c.chronicle.list() {
-		isKnown := e.Kind != eventLeave && slices.ContainsFunc(known, func(k operator.Event) bool { return k.Kind == e.Kind && k.Instance == e.Instance && k.At.Equal(e.At) })
-		if !isKnown && !e.At.Before(q.Since) && (q.Until.IsZero() || !e.At.After(q.Until)) {
+		isIn := !e.At.Before(q.Since) && (q.Until.IsZero() || !e.At.After(q.Until)) && (q.Kind == "" || e.Kind == q.Kind)
+		isKnown := slices.ContainsFunc(known, func(k operator.Event) bool { return k.Kind == e.Kind && k.Instance == e.Instance && k.At.Equal(e.At) })
+		if isIn && !isKnown {
 			known = append(known, e)
 		}
-	}
-	if kind != "" {
-		known = slices.DeleteFunc(known, func(e operator.Event) bool { return e.Kind != kind })
 	}
 	slices.SortStableFunc(known, func(a, b operator.Event) int { return b.At.Compare(a.At) })
 	return known
