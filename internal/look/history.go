@@ -28,7 +28,7 @@ func Fires(ctx context.Context, r history.Reader, q FiresQuery) (v view.Fires, k
 	fires, err := r.Fires(ctx, history.FiresQuery{Job: q.Job, Since: now.Add(-q.Age), Limit: q.Limit})
 	known = len(fires) > 0
 	if err == nil && !known {
-		known, err = IsKnown(ctx, r, q.Job)
+		known, err = isKnown(ctx, r, q.Job)
 	}
 	if q.Failed {
 		fires = slices.DeleteFunc(fires, func(f history.Fire) bool { return f.Failed+f.Crashed+f.Unfinished == 0 })
@@ -75,13 +75,13 @@ func Runs(ctx context.Context, r history.Reader, q RunsQuery) (v view.HistoryRun
 	}
 	known = len(runs)+len(skips) > 0
 	if err == nil && !known {
-		known, err = IsKnown(ctx, r, q.Job)
+		known, err = isKnown(ctx, r, q.Job)
 	}
 	return view.HistoryRunsOf(q.Job, runs, skips, now), known, err
 }
 
-// IsKnown reports whether the history has anything of a job.
-func IsKnown(ctx context.Context, r history.Reader, job string) (bool, error) {
+// isKnown reports whether the history has anything of a job.
+func isKnown(ctx context.Context, r history.Reader, job string) (bool, error) {
 	fires, err := r.Fires(ctx, history.FiresQuery{Job: job, Limit: 1})
 	if err != nil || len(fires) > 0 {
 		return len(fires) > 0, err

@@ -113,7 +113,7 @@ func (l *LogReader) Forget() {
 func Logs(ctx context.Context, r history.Reader, q history.LogQuery, most int) (v view.Logs, known bool, err error) {
 	lines, err := NewLogReader().Read(ctx, r, q, most)
 	if known = len(lines) > 0; err == nil && !known {
-		known, err = IsKnown(ctx, r, q.Job)
+		known, err = isKnown(ctx, r, q.Job)
 	}
 	return view.LogsOf(q.Job, lines, time.Now()), known, err
 }

@@ -54,11 +54,8 @@ func memberOptions(name string) executor.Options {
 	}
 }
 
-// exportLines are lines for the log of the run of export, if it is of this process.
-var exportLines = make(chan string)
-
-// jobs are the jobs of each fleet. Runs of export last until the fleet ends.
-func jobs() []executor.Job {
+// jobs are the jobs of each fleet. Runs of export last until the fleet ends, and log the lines that they get.
+func jobs(exported <-chan string) []executor.Job {
 	succeed := executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil })
 	return []executor.Job{
 		{
@@ -91,7 +88,7 @@ func jobs() []executor.Job {
 			Handler: executor.HandlerFunc(func(ctx context.Context, r *executor.Run) error {
 				for {
 					select {
-					case line := <-exportLines:
+					case line := <-exported:
 						r.Logger().Info(line)
 					case <-ctx.Done():
 						return ctx.Err()
@@ -111,6 +108,7 @@ type fleet struct {
 	// stopStore stops the store until the returned function is called.
 	stopStore func() (resume func())
 	history   history.Reader // nil if there is none
+	exported  chan<- string  // lines for the log of the run of export; nil if it is of another process
 }
 
 // startFleet starts a fleet that ends with the test.
@@ -130,11 +128,11 @@ func startFleet(t testing.TB) *fleet {
 }
 
 func startInMemory(t testing.TB) *fleet {
-	server, ring := memory.New(), history.NewRing(1000)
+	server, ring, exported := memory.New(), history.NewRing(1000), make(chan string)
 	for name := range members {
 		ex, err := executor.New(server.Client(name), namespace, memberOptions(name))
 		require.NoError(t, err)
-		require.NoError(t, ex.Register(jobs()...))
+		require.NoError(t, ex.Register(jobs(exported)...))
 		recorder := history.New(ring, history.Options{Namespace: namespace, Instance: name})
 		t.Cleanup(func() { _ = recorder.Shutdown(context.Background()) })
 		ex.Observe(recorder.Observer())
@@ -149,7 +147,7 @@ func startInMemory(t testing.TB) *fleet {
 		server.Partition(name)
 		server.Expire(name)
 	}
-	return &fleet{op: newOperator(t, server.Client("console")), kill: kill, stopStore: server.Pause, history: ring.Reader(namespace, "default")}
+	return &fleet{op: newOperator(t, server.Client("console")), kill: kill, stopStore: server.Pause, history: ring.Reader(namespace, "default"), exported: exported}
 }
 
 // memberVariable makes this binary an instance of a fleet.
@@ -167,7 +165,7 @@ func runMember(setting string) error {
 	if err != nil {
 		return err
 	}
-	if err := ex.Register(jobs()...); err != nil {
+	if err := ex.Register(jobs(nil)...); err != nil {
 		return err
 	}
 	return ex.Run(context.Background())
@@ -210,7 +208,7 @@ func newOperator(t testing.TB, reg registry.Registry) *operator.Operator {
 func (f *fleet) bringAbout(t testing.TB) {
 	t.Helper()
 	f.await(t, "all shards have owners", func(st operator.GroupStatus) bool {
-		return len(st.Instances) == len(members) && len(st.Jobs) == len(jobs()) && !slices.ContainsFunc(st.Jobs, func(j operator.JobSummary) bool {
+		return len(st.Instances) == len(members) && len(st.Jobs) == len(jobs(nil)) && !slices.ContainsFunc(st.Jobs, func(j operator.JobSummary) bool {
 			return j.Shards == 0 || j.Unowned > 0 && j.Job != "invoices"
 		})
 	})

@@ -67,7 +67,8 @@ var reach = []struct {
 	{"internal/acts", []string{"operator", "internal/view"}},
 	{"internal/...", []string{"registry"}},
 	{"cmd/rota/internal/console/...", []string{
-		"history", "web", "internal/count", "cmd/rota/internal/console/...", "cmd/rota/internal/exit", "cmd/rota/internal/historyurl", "cmd/rota/internal/ownfile", "cmd/rota/internal/port", "cmd/rota/internal/settings",
+		"history", "notify", "web", "internal/count", "internal/look", "internal/registryurl", "cmd/rota/internal/console/...", "cmd/rota/internal/exit",
+		"cmd/rota/internal/historyurl", "cmd/rota/internal/jobsfile", "cmd/rota/internal/ownfile", "cmd/rota/internal/port", "cmd/rota/internal/secret", "cmd/rota/internal/settings",
 		"github.com/spf13/cobra", "go.yaml.in/yaml/v3", "golang.org/x/crypto/bcrypt", "golang.org/x/term",
 	}},
 	{"cmd/...", []string{
