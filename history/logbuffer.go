@@ -129,8 +129,8 @@ func (b *logBuffer) size() (n int) {
 }
 
 // take removes the first lines, which follow one another, as a piece with a text of up to most bytes, and returns the number of bytes to release
-// when it is written. The piece is empty if no whole chunk fits, or none is left.
-func (b *logBuffer) take(most int) (p Log, reserved int) {
+// when it is written, and the cost of the pieces that it replaces. The piece is empty if no whole chunk fits, or none is left.
+func (b *logBuffer) take(most int) (p Log, reserved, replaced int) {
 	from := &b.tail
 	if len(b.head) > 0 {
 		from = &b.head
@@ -150,7 +150,7 @@ func (b *logBuffer) take(most int) (p Log, reserved int) {
 		n++
 	}
 	if n == 0 {
-		return Log{}, 0
+		return Log{}, 0, 0
 	}
 	p.Text = string(text)
 	isHead := from == &b.head
@@ -164,18 +164,19 @@ func (b *logBuffer) take(most int) (p Log, reserved int) {
 		b.headUsed += logPieceCost
 		b.heads = b.pieces
 		b.from = b.pieces
-		return p, reserved
+		return p, reserved, 0
 	}
 	b.tailBytes -= len(text)
 	b.kept = append(b.kept, len(text)+logPieceCost)
 	for b.keptBy += len(text) + logPieceCost; b.keptBy > b.half(); b.from++ {
 		b.keptBy -= b.kept[0]
+		replaced += b.kept[0]
 		b.kept = b.kept[1:]
 	}
 	if b.from > b.heads {
 		p.Head, p.From = b.heads, b.from
 	}
-	return p, reserved
+	return p, reserved, replaced
 }
 
 // end returns an empty piece, which is the last one.

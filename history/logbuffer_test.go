@@ -16,7 +16,7 @@ func newBuffer(limit, memory int) *logBuffer {
 // drain takes everything as pieces.
 func (b *logBuffer) drain(most int) (pieces []Log) {
 	for {
-		p, reserved := b.take(most)
+		p, reserved, _ := b.take(most)
 		if p.Text == "" {
 			return pieces
 		}
@@ -137,16 +137,16 @@ func TestLogBuffer_TakesOnlyWhatFits(t *testing.T) {
 	}
 	size := b.size()
 	for _, most := range []int{0, 1, len(line(0)) - 1} {
-		p, reserved := b.take(most)
+		p, reserved, _ := b.take(most)
 		require.Zero(t, p)
 		require.Zero(t, reserved)
 	}
 	require.Equal(t, size, b.size())
 	for b.size() > 0 {
-		p, reserved := b.take(1024)
+		p, reserved, _ := b.take(1024)
 		b.pool.release(reserved)
 		if p.Text == "" { // a chunk is larger
-			p, reserved = b.take(4096)
+			p, reserved, _ = b.take(4096)
 			b.pool.release(reserved)
 		}
 		require.NotEmpty(t, p.Text)

@@ -21,7 +21,7 @@ type LogOptions struct {
 	// Run bounds the log of a run, in bytes: half of it for its begin, half for its end. Zero means 64 KiB, and less
 	// than 4 KiB as much as that.
 	Run int
-	// Fire bounds the logs of the runs of a fire on this instance, in bytes: runs that log later have none. Zero means 4 MiB.
+	// Fire bounds the logs of the runs of a fire on this instance, in bytes that are kept: runs that log later have none. Zero means 4 MiB.
 	Fire int
 	// JobPerSecond bounds the writes to the logs of a job in a second, in bytes. Further lines wait, within Run and Memory.
 	// Zero means 256 KiB, and less than 8 KiB as much as that.
@@ -91,7 +91,7 @@ type runID struct {
 	fence uint64
 }
 
-// fireLogs counts the written bytes of the runs of a fire.
+// fireLogs counts the bytes of the runs of a fire that were written and not replaced.
 type fireLogs struct {
 	key   fireKey
 	used  int
@@ -272,12 +272,12 @@ func (g *logs) room(at fireKey, now time.Time, all bool) (fire, rate int, again 
 	return g.o.Fire - f.used, rate, r.began.Add(time.Second)
 }
 
-// use counts a piece that is to be written.
-func (g *logs) use(at fireKey, cost int) {
+// use counts a piece that is to be written, and those that it replaces: a run that prints without an end keeps its last lines.
+func (g *logs) use(at fireKey, cost, replaced int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if f := g.fires[at]; f != nil {
-		f.used += cost
+		f.used = max(0, f.used+cost-replaced)
 	}
 	if r := g.rates[at.job]; r != nil {
 		r.used += cost
@@ -329,7 +329,7 @@ func (l *runLog) take(now time.Time, n int, all bool) (taken []takenLog) {
 			break
 		}
 		fire, rate, next := l.all.room(l.at, now, all)
-		p, reserved := l.buffer.take(min(fire, rate, MaxLogText) - logPieceCost)
+		p, reserved, replaced := l.buffer.take(min(fire, rate, MaxLogText) - logPieceCost)
 		if p.Text == "" {
 			if fire <= rate && fire < MaxLogText {
 				l.silent = true
@@ -339,7 +339,7 @@ func (l *runLog) take(now time.Time, n int, all bool) (taken []takenLog) {
 			l.due, again = next, true
 			break
 		}
-		l.all.use(l.at, len(p.Text)+logPieceCost)
+		l.all.use(l.at, len(p.Text)+logPieceCost, replaced)
 		taken = append(taken, l.piece(p, reserved))
 	}
 	empty := len(l.buffer.head)+len(l.buffer.tail) == 0

@@ -288,6 +288,34 @@ func TestLogs_AreBoundedByFireAndSecond(t *testing.T) {
 	}
 }
 
+// Fire bounds the lines that are kept. A run that prints more keeps its last lines.
+func TestLogs_OfARunThatPrintsOnAndOnHaveItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ring := NewRing(100_000)
+		r := New(ring, Options{Logger: slog.New(slog.DiscardHandler), Logs: LogOptions{Fire: 256 << 10}})
+		log := loggerOf(t, r, 0)
+		const lines = 6000
+		for n := range lines {
+			log.Info(fmt.Sprintf("%06d %s", n, strings.Repeat("x", 993))) // 10 KB a second
+			time.Sleep(100 * time.Millisecond)
+		}
+		r.Observer().RunEnded(executor.RunEnded{Run: infoOf(0), Ended: time.Now(), Outcome: Failed, Err: errors.New("no")})
+		require.NoError(t, r.Shutdown(t.Context()))
+		pieces, err := ring.Reader("billing", "").(LogReader).Logs(t.Context(), LogQuery{Job: "settle", Limit: 1 << 20})
+		require.NoError(t, err)
+		all := LogLines(pieces)
+		require.Equal(t, "000000", all[0].Text[:6])
+		require.Equal(t, fmt.Sprintf("%06d", lines-1), all[len(all)-2].Text[:6])
+		require.Equal(t, LogEnd, all[len(all)-1].Kind)
+		require.Zero(t, r.Stats().Dropped.LogLines)
+		size := 0
+		for i := range pieces {
+			size += len(pieces[i].Text) + logPieceCost
+		}
+		require.Less(t, size, defaultLogRun+defaultLogRun/8)
+	})
+}
+
 func TestLogs_AreNotWantedByOtherSinksAndSettings(t *testing.T) {
 	plain := SinkFunc(func(context.Context, Batch) error { return nil })
 	for _, tt := range []struct {

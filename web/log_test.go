@@ -160,7 +160,7 @@ func TestLog_IsReadOnceForAllViewers(t *testing.T) {
 	})
 }
 
-// The page has the begin and the end that the history keeps, and says what is missing between them.
+// The page shows the begin and the end as recorded, and the size of the gap.
 func TestLog_HasTheBeginAndTheEnd(t *testing.T) {
 	onWriter(t, history.Options{Logs: history.LogOptions{Run: 4 << 10}}, func(k *kit, w *writer, page string) {
 		for n := range 1000 {

@@ -199,8 +199,8 @@ func loadShards(t *testing.T, d *database, disturb func(t *testing.T) (mend func
 	mend()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	_ = rec.Shutdown(ctx) // a database that was away may not get all
-	trimAll(t, store, time.Now())
+	_ = rec.Shutdown(ctx)                        // a database that was away may not get all
+	trimAll(t, store, time.Now().Add(time.Hour)) // the recorder may have just trimmed, and its next round is later
 	grown, stats, bytes := heap.grown(), rec.Stats(), logBytes(t, d)
 	slices.Sort(took)
 	at := func(q float64) time.Duration { return took[int(q*float64(len(took)-1))].Round(time.Microsecond) }
@@ -210,8 +210,9 @@ func loadShards(t *testing.T, d *database, disturb func(t *testing.T) (mend func
 	require.Less(t, grown, int64(memory+connections+len(took)*perRun))
 	require.LessOrEqual(t, bytes, jobBound+jobBound/4)
 	require.LessOrEqual(t, bytes, *logLoadFires*(fireBound+fireBound/4))
-	require.Less(t, at(.99), time.Second, "no run waits for the database")
-	require.Less(t, at(1), 5*time.Second)
+	// A run that waits for the database would wait until it is mended, after all runs. A busy machine delays some.
+	require.Less(t, at(.5), 50*time.Millisecond)
+	require.Less(t, at(.99), 5*time.Second)
 }
 
 // fill makes each write fail as on a full disk, until the returned function is called.

@@ -78,7 +78,7 @@ func TestLogs_ArePages(t *testing.T) {
 	})
 }
 
-// A program that repeats a query of the last seconds, and leaves out what it knows, misses no line.
+// A program can follow a log: it repeats a query of the last seconds, and leaves out known lines.
 func TestLogs_CanBeFollowed(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		ring := history.NewRing(1000)

@@ -75,7 +75,7 @@ func TestToken_OfNobodyIsRefused(t *testing.T) {
 	assert.Equal(t, http.StatusUnauthorized, c.get("/billing/api/v1/jobs").Code)
 }
 
-// A request with a token is that of the token, whatever the cookies are.
+// A token alone identifies its request: cookies add nothing.
 func TestToken_AndCookiesDoNotMix(t *testing.T) {
 	path, secret := tokenFile(t, time.Time{})
 	s, _ := newTestServer(t, options{users: path, contexts: []string{"billing", "search"}})
