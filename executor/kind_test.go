@@ -41,9 +41,11 @@ func defineAwake(t *testing.T, server *memory.Server, namespace string, j execut
 	stored, err := record.Encode(def)
 	require.NoError(t, err)
 	segment := record.Segment(j.Name)
-	_, err = server.Client("console").Txn(t.Context(), registry.Txn{Then: []registry.Op{
-		registry.Create(keys.Defined(segment), defined), registry.Create(keys.Job(segment), stored),
-	}})
+	ops := []registry.Op{registry.Create(keys.Defined(segment), defined), registry.Create(keys.Job(segment), stored)}
+	if _, err := server.Client("console").Get(t.Context(), keys.KindCounts(), registry.ReadOptions{Fresh: true}); err != nil {
+		ops = append(ops, registry.Create(keys.KindCounts(), []byte("{}")))
+	}
+	_, err = server.Client("console").Txn(t.Context(), registry.Txn{Then: ops})
 	require.NoError(t, err)
 	return created
 }

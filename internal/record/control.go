@@ -69,6 +69,16 @@ type Trigger struct {
 	Again bool   `json:"again,omitempty"` // its runs do new work, not that which Fire or Work names
 }
 
+// KeepsAwake reports whether operators want something of a job that its definition alone does not say.
+func (c *Control) KeepsAwake() bool {
+	return len(c.Triggers)+len(c.Cancels)+len(c.Backfills) > 0 || c.Describe() != ""
+}
+
+// HasActsSince reports whether the latest act is not older than an instant.
+func (c *Control) HasActsSince(at Instant) bool {
+	return len(c.Acts) > 0 && c.Acts[len(c.Acts)-1].At >= at
+}
+
 // MaxTriggers bounds the pending triggers of a job.
 const MaxTriggers = 64
 

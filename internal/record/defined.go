@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -34,6 +36,12 @@ type Defined struct {
 	At         Instant         `json:"at"`            // when this creation was defined, by the clock of its author
 	Next       Instant         `json:"next,omitzero"` // the first fire that may be owed while the job rests; zero: none
 	By         Act             `json:"by"`            // the act that wrote the definition, or deleted it
+
+	// Changed is when the definition was changed last while the job rested: earlier fires are not those of the definition.
+	Changed Instant `json:"changed,omitzero"`
+	// Earlier are definitions that were changed before a leader had woken the job for fires that were owed by them, oldest first.
+	Earlier []EarlierDefinition `json:"earlier,omitempty"`
+
 	// DeleteAfter is how long the job stays after its last run, once no fire is left, unless that failed. Zero means
 	// DefaultDeleteAfter; negative: for ever.
 	DeleteAfter Duration `json:"delete_after,omitzero"`
@@ -42,6 +50,15 @@ type Defined struct {
 	job   Job
 	extra Fields
 }
+
+// EarlierDefinition is the definition of the fires before an instant, and after that of the one before it.
+type EarlierDefinition struct {
+	Until      Instant         `json:"until"`
+	Definition json.RawMessage `json:"definition"`
+}
+
+// MaxEarlier bounds Defined.Earlier: a plan has no room for more epochs.
+const MaxEarlier = 6
 
 // Rest is what the records of a job said when it was put to rest.
 type Rest struct {
@@ -105,6 +122,9 @@ func DecodeDefined(b []byte) (*Defined, error) {
 	if d.job, err = ParseJob(d.Definition); err != nil {
 		return nil, fmt.Errorf("definition: %w", err)
 	}
+	if len(d.Earlier) > MaxEarlier {
+		return nil, fmt.Errorf("earlier: %d definitions, at most %d", len(d.Earlier), MaxEarlier)
+	}
 	return d, d.checkDefinition()
 }
 
@@ -165,5 +185,33 @@ func (k *Kind) MarshalJSON() ([]byte, error) {
 	return marshalKeeping((*plain)(k), k.extra)
 }
 
+// CountsName is the name of the record KindCounts among those of kinds.
+const CountsName = "-counts"
+
+// KindCounts is how many jobs are defined, as a leader counted them. It is there once a job has been defined.
+type KindCounts struct {
+	At     Instant        `json:"at,omitzero"`
+	ByKind map[string]int `json:"by_kind,omitempty"`
+}
+
+// Total returns the number of all defined jobs.
+func (c *KindCounts) Total() (n int) {
+	for _, of := range c.ByKind {
+		n += of
+	}
+	return n
+}
+
+// EqualKinds reports whether c and other count the same.
+func (c *KindCounts) EqualKinds(other *KindCounts) bool { return maps.Equal(c.ByKind, other.ByKind) }
+
+// DecodeKindCounts decodes the numbers of defined jobs.
+func DecodeKindCounts(b []byte) (KindCounts, error) { return Decode[KindCounts](b) }
+
 // CheckKindName checks the name of a kind. It is part of keys without being escaped.
-func CheckKindName(name string) error { return CheckName(name) }
+func CheckKindName(name string) error {
+	if strings.HasPrefix(name, "-") {
+		return fmt.Errorf("%q begins with a dash", name)
+	}
+	return CheckName(name)
+}

@@ -77,6 +77,9 @@ func (k Keys) Kinds() registry.Key { return k.group.Join("kinds") }
 // Kind is the record of a kind.
 func (k Keys) Kind(name string) registry.Key { return k.group.Join("kinds", name) }
 
+// KindCounts is the record of how many jobs are defined.
+func (k Keys) KindCounts() registry.Key { return k.group.Join("kinds", CountsName) }
+
 // DefinedIn is the directory of the defined jobs in a bucket, which leaders watch.
 func (k Keys) DefinedIn(bucket int) registry.Key { return k.group.Join("defined", bucketName(bucket)) }
 

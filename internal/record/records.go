@@ -284,10 +284,11 @@ type Job struct {
 	// RunOn are the labels that an owner of shards must have.
 	RunOn map[string]string `json:"run_on,omitempty"`
 
-	// After and Always are the parts of the schedule that planning needs: the jobs that the job follows, if any, and
-	// whether its runs are daemons.
-	After  *scheduletext.After `json:"-"`
-	Always bool                `json:"-"`
+	// After, Always and OnTrigger are the parts of the schedule that planning needs: the jobs that the job follows, if any,
+	// and whether its runs are daemons.
+	After     *scheduletext.After `json:"-"`
+	Always    bool                `json:"-"`
+	OnTrigger bool                `json:"-"` // it has no schedule
 }
 
 // ParamsOf returns the parameter of a definition and those of its shards; none if the definition has other fields of these
@@ -314,6 +315,9 @@ func (j Job) MayRerun(r Ref) bool {
 	}
 	return j.OnCrash != CrashFail && (j.Always || r.CrashAttempts() <= attempts)
 }
+
+// OnTrigger is the text of a schedule without fires.
+const OnTrigger = "on trigger"
 
 // The values of Job.OnCrash.
 const (
@@ -358,6 +362,7 @@ func ParseJob(def json.RawMessage) (Job, error) {
 		return Job{}, fmt.Errorf("schedule: %w", err)
 	}
 	j.Always = scheduletext.IsAlways(schedule)
+	j.OnTrigger = schedule == OnTrigger
 	if err := jobname.Check(j.Name); err != nil {
 		return Job{}, fmt.Errorf("name: %w", err)
 	}

@@ -33,6 +33,9 @@ func (l *Leader) CommitDecision(ctx context.Context, d planning.Decision) (plann
 	alone := maps.Clone(l.SentAlone)
 	loads := batch.PackLazily(term, l.encodeShares(d.Changes), l.Self.Reg.Limits(), func(c planning.Change) bool { return alone[c.Segment] })
 	planned, conflict, err := l.commitLoads(ctx, loads)
+	if err == nil {
+		err = l.commitRests(ctx, d.Rests, term)
+	}
 	if err != nil {
 		return planned, err
 	}

@@ -45,6 +45,7 @@ type Leader struct {
 	instances     *feed.Reader[registry.SessionID]
 	members       *feed.Reader[record.Member]
 	jobs          *feed.Reader[planning.JobRecord]
+	defined       definedJobs
 	controls      *feed.Reader[controls]
 	ends          *feed.Reader[ends]
 	endsByName    map[string]ends
@@ -82,7 +83,7 @@ func leadTerm(ctx context.Context, elector *elector.Elector, term registry.Rev, 
 			OnStrategyCall: func(strategy, job string) { p.SetTask("strategy "+strategy, "job "+job) },
 			Live:           map[registry.SessionID]bool{}, Members: map[string]planning.MemberRecord{}, JustJoined: map[string]bool{}, Jobs: map[string]planning.JobRecord{},
 			Control: map[string]planning.ControlRecord{}, Plans: map[string]planning.PlanRecord{}, Reads: map[string]planning.FreshRead{}, PartReads: map[string]planning.FreshRead{}, EditedPlans: map[string]bool{},
-			Ends: map[string]planning.EndsOfJob{},
+			Ends: map[string]planning.EndsOfJob{}, Defined: map[string]planning.DefinedRecord{},
 		},
 	}
 	l.Edits = NewEdits(l.Self.Reg, l.Self.Keys, l.Log)
@@ -104,6 +105,7 @@ func leadTerm(ctx context.Context, elector *elector.Elector, term registry.Rev, 
 		return planning.JobRecord{Rev: e.Modified, Def: def, Job: job}, err
 	})
 	l.controls = followDirectory(ctx, &wg, l, elector.Self.Keys.Controls(), decodeControls)
+	l.defined.kinds = followDirectory(ctx, &wg, l, elector.Self.Keys.Kinds(), decodeKindCounts)
 	l.ends = followDirectory(ctx, &wg, l, elector.Self.Keys.Ends(), decodeEnds(elector.Self.Keys))
 	l.plans = plans.NewReader(l.wakeUp)
 	defer l.plans.Close()
@@ -171,7 +173,7 @@ func (l *Leader) runRounds(ctx context.Context, wg *sync.WaitGroup) error {
 		case <-due:
 			l.noteDue(time.Now())
 		case <-tick.C:
-			l.View.SlowTick = true
+			l.View.SlowTick, l.View.RestTick = true, true
 			l.requestComparison()
 			l.forgetJustJoined()
 			tick.Reset(RegularCheck + time.Duration((jitter.Float64()-0.5)*float64(RegularCheck)*2/5))
@@ -181,7 +183,7 @@ func (l *Leader) runRounds(ctx context.Context, wg *sync.WaitGroup) error {
 
 // nextDue returns when the leader has something to do by time, other than its regular check; zero: never.
 func (l *Leader) nextDue() (at time.Time) {
-	for _, t := range []time.Time{l.overdue, l.clocks.JudgeAfter, l.Edits.nextDue(), l.incomplete.nextDue()} {
+	for _, t := range []time.Time{l.overdue, l.clocks.JudgeAfter, l.Edits.nextDue(), l.incomplete.nextDue(), l.nextStep()} {
 		at = earliest(at, t)
 	}
 	return at
@@ -214,10 +216,14 @@ func (l *Leader) runRound(ctx context.Context, wg *sync.WaitGroup) error {
 		l.Progress.SetTask("the first snapshot", "the group")
 		return nil
 	}
+	l.updateDefined(ctx, wg)
+	if err := l.stepDefined(ctx); err != nil {
+		return err
+	}
 	if err := l.checkIncomplete(ctx); err != nil {
 		return err
 	}
-	if l.idle && !l.View.NeedsClearing() {
+	if l.idle && !l.View.NeedsClearing() && !(l.View.RestTick && len(l.View.Defined) > 0) {
 		if err := l.publishSeat(ctx); err != nil {
 			return err
 		}
@@ -248,6 +254,7 @@ func (l *Leader) runRound(ctx context.Context, wg *sync.WaitGroup) error {
 	}
 	l.logPanics(d.StrategyErrors)
 	l.Edits.scheduleReread(&l.View)
+	l.View.RestTick = d.MoreRests
 	planned, err := l.CommitDecision(ctx, d)
 	l.watchClaims(ctx, wg, d.Follow)
 	l.overdue = time.Time{}
@@ -259,7 +266,7 @@ func (l *Leader) runRound(ctx context.Context, wg *sync.WaitGroup) error {
 	if err != nil {
 		return err
 	}
-	if planned {
+	if planned || d.MoreRests {
 		l.wakeUp() // the new plans may call for more, such as moves after a freeze
 	}
 	if !planned || l.View.SlowTick { // moves of shards go first, but cannot keep a successor from being named for longer than a regular check
@@ -267,7 +274,7 @@ func (l *Leader) runRound(ctx context.Context, wg *sync.WaitGroup) error {
 			return err
 		}
 	}
-	l.idle = len(d.Changes) == 0 && len(d.Reapings) == 0 && len(d.Follow) == 0 && len(d.EndedPauses) == 0 && len(d.Retirements) == 0 && !l.Edits.refused
+	l.idle = len(d.Changes) == 0 && len(d.Reapings) == 0 && len(d.Follow) == 0 && len(d.EndedPauses) == 0 && len(d.Retirements)+len(d.Rests) == 0 && !l.Edits.refused
 	l.Progress.MarkIdle()
 	return nil
 }

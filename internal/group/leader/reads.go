@@ -44,11 +44,8 @@ func (l *Leader) DecideWithReads(ctx context.Context, now record.Instant) (plann
 		if len(d.Reads) == 0 {
 			return d, nil
 		}
-		wanted, parts = d.Reads, nil
-		if l.View.ListByKey {
-			parts = d.Parts
-			wanted = slices.DeleteFunc(wanted, func(inc string) bool { return parts[inc] != nil })
-		}
+		parts = d.Parts
+		wanted = slices.DeleteFunc(d.Reads, func(inc string) bool { return parts[inc] != nil })
 	}
 }
 

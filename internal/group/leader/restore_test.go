@@ -18,7 +18,9 @@ import (
 )
 
 func TestLeader_KnowsItsOwnWrites(t *testing.T) {
-	known := &record.Plan{Job: "job"}
+	epoch, err := record.NewEpoch(1, 1, []byte(`{"name":"job","shards":1}`))
+	require.NoError(t, err)
+	known := &record.Plan{Job: "job", Epochs: []record.Epoch{epoch}}
 	offering := planning.MemberRecord{Member: record.Member{Jobs: []string{"job"}}}
 	l := &Leader{Log: slog.New(slog.DiscardHandler), synced: true, View: planning.View{
 		Term: registry.Rev{Seq: 10}, Plans: map[string]planning.PlanRecord{"job": {Rev: registry.Rev{Seq: 20}, Plan: known}}, EditedPlans: map[string]bool{},

@@ -24,7 +24,11 @@ func (l *Leader) commitRetirements(ctx context.Context, retirements []planning.R
 		return nil
 	}
 	l.Progress.SetTask("writes", "retirements")
-	changed, err := l.deleteStates(ctx, retirements, term)
+	var states []stateOwner
+	for _, r := range retirements {
+		states = append(states, stateOwner{r.Segment, r.Control.Job, registry.At(r.Key, r.Rev)})
+	}
+	changed, err := l.deleteStates(ctx, states, term)
 	if err != nil {
 		return err
 	}
@@ -33,27 +37,33 @@ func (l *Leader) commitRetirements(ctx context.Context, retirements []planning.R
 	return err
 }
 
+// stateOwner is a job whose shards' states are to be deleted, and the condition of that.
+type stateOwner struct {
+	segment, job string
+	cond         registry.Cond
+}
+
 // stateDeletion deletes the state of a shard of a retired job.
 type stateDeletion struct {
 	segment string
 	items   batch.Items
 }
 
-// deleteStates deletes the states of the shards of retired jobs, on condition that the jobs are still retired. It returns
-// the segments of jobs of which a record has changed.
-func (l *Leader) deleteStates(ctx context.Context, retirements []planning.Retirement, term []registry.Cond) (changed map[string]bool, err error) {
+// deleteStates deletes the states of the shards of jobs, each on its condition. It returns the segments of jobs whose condition
+// is not met, or whose states have changed.
+func (l *Leader) deleteStates(ctx context.Context, owners []stateOwner, term []registry.Cond) (changed map[string]bool, err error) {
 	var mu sync.Mutex
 	var parts []stateDeletion
-	err = parallel.Each(ctx, parallelReads, retirements, func(ctx context.Context, r planning.Retirement) error {
-		listing, err := l.Self.Reg.List(ctx, l.Self.Keys.Data(r.Segment, 0).Dir(), elector.Fresh)
+	err = parallel.Each(ctx, parallelReads, owners, func(ctx context.Context, o stateOwner) error {
+		listing, err := l.Self.Reg.List(ctx, l.Self.Keys.Data(o.segment, 0).Dir(), elector.Fresh)
 		if err != nil {
-			return fmt.Errorf("list the states of %s: %w", r.Control.Job, err)
+			return fmt.Errorf("list the states of %s: %w", o.job, err)
 		}
 		mu.Lock()
 		defer mu.Unlock()
 		for _, e := range listing.Entries {
-			parts = append(parts, stateDeletion{r.Segment, batch.Items{
-				Conds: []registry.Cond{registry.At(r.Key, r.Rev)}, Ops: []registry.Op{registry.Delete(e.Key, e.Modified)},
+			parts = append(parts, stateDeletion{o.segment, batch.Items{
+				Conds: []registry.Cond{o.cond}, Ops: []registry.Op{registry.Delete(e.Key, e.Modified)},
 			}})
 		}
 		return nil

@@ -58,8 +58,13 @@ func (l *Leader) updateView() bool {
 		l.observeClock(n)
 	}) && synced
 	synced = l.jobs.Drain(func(n feed.Update[planning.JobRecord]) {
+		l.noteFollowed(followedBy(l.View.Jobs[n.Name].Job))
 		applyUpdate(l, l.View.Jobs, n, n.Value)
 		setMembership(l.Edits.badJobs, n.Name, n.Unreadable)
+		l.noteFollowed(followedBy(n.Value.Job))
+		l.noteRecord(n.Name)
+		l.showDefined(n.Name)
+		l.reportCollisions(n.Name)
 	}) && synced
 	synced = l.controls.Drain(func(n feed.Update[controls]) {
 		if n.Name == record.GroupSegment {
@@ -73,6 +78,7 @@ func (l *Leader) updateView() bool {
 		}
 		applyUpdate(l, l.View.Control, n, planning.ControlRecord{Rev: n.Rev, Control: n.Value.job})
 		setMembership(l.Edits.badControls, n.Name, n.Unreadable)
+		l.noteRecord(n.Name)
 	}) && synced
 	synced = l.ends.Drain(l.observeEnds) && synced
 	synced = l.plans.Drain(func(n feed.Update[*record.Plan]) {
@@ -82,6 +88,7 @@ func (l *Leader) updateView() bool {
 		}
 		delete(l.View.EditedPlans, n.Name)
 		applyUpdate(l, l.View.Plans, n, planning.PlanRecord{Rev: n.Rev, Plan: n.Value})
+		l.noteRecord(n.Name)
 		l.reportEndedFires(n.Name)
 		delete(l.BrokenPlans, n.Name)
 		if n.Unreadable {
@@ -90,6 +97,11 @@ func (l *Leader) updateView() bool {
 		}
 	}) && synced
 	l.View.UnreadablePlans, l.View.UnreadableInputs = l.Edits.unreadablePlans(l.BrokenPlans), l.Edits.unreadableInputs()
+	for segment := range l.defined.unreadable {
+		if l.View.Jobs[segment].Kind != "" {
+			l.View.UnreadableInputs[segment] = l.Self.Keys.Defined(segment)
+		}
+	}
 	l.synced = l.synced || synced
 	return synced
 }

@@ -41,7 +41,8 @@ type Worker struct {
 	yielded []int // shards
 	cancels map[shardOf]context.CancelCauseFunc
 
-	unsupportedWord string // definitions that contain it cannot be compiled; "": all can
+	Compiler        due.Compiler // nil: all jobs fire each minute
+	unsupportedWord string       // definitions that contain it cannot be compiled; "": all can
 }
 
 // shardOf names a shard of a job.
@@ -75,6 +76,9 @@ func (w *Worker) Shutdown() {
 func (w *Worker) Compile(def json.RawMessage) (due.Program, error) {
 	if w.unsupportedWord != "" && bytes.Contains(def, []byte(w.unsupportedWord)) {
 		return nil, fmt.Errorf("%s does not support a word of the definition", w.Instance())
+	}
+	if w.Compiler != nil {
+		return w.Compiler(def)
 	}
 	return coordtest.Minutely{}, nil
 }

@@ -26,8 +26,17 @@ func (r *round) requestReads(incarnations ...string) {
 	}
 }
 
-// requestPart asks the leader to read the claims of the job by an incarnation.
-func (p *jobPlanner) requestPart(inc string) { p.parts[inc] = append(p.parts[inc], p.segment) }
+// requestPart asks the leader to read the claims of the job by an incarnation, with all others of it if that is one request.
+func (p *jobPlanner) requestPart(inc string) {
+	if p.ListByKey {
+		p.requestRecord(inc)
+	} else {
+		p.requestReads(inc)
+	}
+}
+
+// requestRecord asks the leader to read the claims record of the job by an incarnation.
+func (p *jobPlanner) requestRecord(inc string) { p.parts[inc] = append(p.parts[inc], p.segment) }
 
 // listReads returns Reads and Parts of a Decision.
 func (r *round) listReads() (reads []string, parts map[string][]string) {

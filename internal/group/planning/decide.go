@@ -30,6 +30,11 @@ func Decide(v *View) Decision {
 			d.Changes = append(d.Changes, c)
 		}
 	}
+	changed := map[string]bool{}
+	for _, c := range d.Changes {
+		changed[c.Segment] = true
+	}
+	d.Rests, d.MoreRests = r.findRests(changed)
 	d.EndedPauses, d.PauseEnds = v.endPauses()
 	d.Reapings = r.reapExpired(d.Changes)
 	d.Reads, d.Parts = r.listReads()
@@ -44,7 +49,7 @@ func (r *round) explainTarget(segment string, t target) target {
 		case r.isUnsupported(job):
 			t.problem = UnsupportedProblem
 		case r.isUnoffered(segment, job):
-			if t.unoffered = true; !r.isRetiring(segment) {
+			if t.unoffered = true; !r.wantsNoRuns(segment) {
 				t.problem = UnofferedProblem
 			}
 		}

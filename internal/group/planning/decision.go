@@ -23,6 +23,8 @@ type Decision struct {
 
 	EndedPauses []EndedPause  // committed before Changes
 	Retirements []Retirement  // of retired jobs that no instance offers, committed before Changes
+	Rests       []Rest        // of defined jobs, committed after Changes
+	MoreRests   bool          // there are more of them
 	PauseEnds   time.Duration // until pauses with an end are to be checked again; zero if there is none
 
 	GraceEnds        time.Duration     // until the first restart grace ends; zero if no member is awaited

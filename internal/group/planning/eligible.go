@@ -40,8 +40,8 @@ func weightOf(m *record.Member) int { return min(max(m.Weight, 1), MaxWeight) }
 // offer is a set of members that offer the same jobs, as nearly all of a fleet do.
 type offer struct {
 	of           *record.Member
-	members      []int    // indexes of assigner.members, ascending
-	someDisabled bool     // more members offer them, which are disabled for all jobs
+	members      []int // indexes of assigner.members, ascending
+	someDisabled bool  // more members offer them, which are disabled for all jobs
 }
 
 // assigner assigns the shards of all jobs.

@@ -14,9 +14,9 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// findFollowers returns the segments of the jobs that follow each job, by the segment of the followed one. A job
+// FindFollowers returns the segments of the jobs that follow each job, by the segment of the followed one. A job
 // follows by its stored definition and by the one in force: the stored one may be lost or unreadable for a while.
-func findFollowers(v *View) map[string][]string {
+func FindFollowers(v *View) map[string][]string {
 	var followers map[string][]string
 	add := func(after *scheduletext.After, seg string) {
 		if followers == nil {

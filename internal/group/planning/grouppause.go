@@ -34,7 +34,7 @@ func (p *jobPlanner) wantHold(plan *record.Plan) (paused, stopped bool, group *r
 	if p.isGroupPaused(plan) {
 		return true, false, &own
 	}
-	if p.isRetiring(p.segment) {
+	if p.wantsNoRuns(p.segment) {
 		return true, false, nil // the control record keeps the job's own intent
 	}
 	return own.Paused, own.Stopped, nil

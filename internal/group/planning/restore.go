@@ -38,7 +38,7 @@ type pastPlan struct {
 func (p *jobPlanner) findPastPlan() (past pastPlan, missing []string) {
 	past.running = map[string]shardset.Set{}
 	for inc := range p.Members {
-		l, ok := p.freshRead(inc, registry.Rev{})
+		l, ok := p.freshPart(inc, p.segment, registry.Rev{})
 		if !ok {
 			missing = append(missing, inc)
 		}
@@ -58,6 +58,22 @@ func (p *jobPlanner) findPastPlan() (past pastPlan, missing []string) {
 				past.running[inc] = past.running[inc].Union(g.Shards)
 			}
 		}
+	}
+	return past, missing
+}
+
+// findPast returns what is known of earlier plans of a job that has none. It requests the reads that are missing.
+func (p *jobPlanner) findPast(d DefinedRecord) (past pastPlan, missing []string) {
+	if d.Defined != nil && d.Rest != nil { // no claims are left of it: they were deleted with its plan
+		return pastOfRest(d.Rest), nil
+	}
+	past, missing = p.findPastPlan()
+	if d.Defined == nil {
+		p.requestReads(missing...)
+		return past, missing
+	}
+	for _, inc := range missing { // many jobs may be defined while many others are awake
+		p.requestRecord(inc)
 	}
 	return past, missing
 }

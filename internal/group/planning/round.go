@@ -28,16 +28,17 @@ type round struct {
 	programs   map[string]due.Program     // by definition, as far as they were needed
 	endedFires map[string]record.FireRuns // by segment: findEndedFiresWithReads, as far as it was needed
 
-	reads  map[string]bool     // see Decision.Reads
-	parts  map[string][]string // see Decision.Parts
-	frozen int                 // jobs of which this decision freezes shards
-	follow map[string]bool     // see Decision.Follow
+	reads      map[string]bool     // see Decision.Reads
+	parts      map[string][]string // see Decision.Parts
+	frozen     int                 // jobs of which this decision freezes shards
+	candidates int                 // defined jobs whose claims decide whether they may rest
+	follow     map[string]bool     // see Decision.Follow
 }
 
 func newRound(v *View) *round {
 	r := &round{
 		View: v, expired: v.ExpiredMembers(), skewReports: findSkewReports(v),
-		followers: findFollowers(v), programs: map[string]due.Program{}, endedFires: map[string]record.FireRuns{},
+		followers: FindFollowers(v), programs: map[string]due.Program{}, endedFires: map[string]record.FireRuns{},
 		reads: map[string]bool{}, parts: map[string][]string{}, follow: map[string]bool{},
 	}
 	r.circles = scheduletext.NewCircles(r.followedBy)

@@ -24,6 +24,7 @@ type View struct {
 	JustJoined       map[string]bool          // members that joined during the term and have not been seen alive
 	Jobs             map[string]JobRecord     // by segment
 	Defined          map[string]DefinedRecord // by segment, of the jobs in Jobs that were defined as data
+	DefinedSynced    bool                     // a job in Jobs that is missing in Defined was deleted
 	Control          map[string]ControlRecord // by segment
 	Group            GroupRecord              // the pause of the group
 	GroupExclusion   record.Exclusion         // instances and hosts that are disabled for all jobs
@@ -40,6 +41,7 @@ type View struct {
 	Skewed           map[string]record.Duration // incarnations whose clocks are skewed
 	OnStrategyCall   func(strategy, job string) // if set, called before each strategy, as a strategy may not return
 	SlowTick         bool                       // clear served parts of plans
+	RestTick         bool                       // put defined jobs to rest
 
 	// Absences holds how long this leader has seen members with a restart grace drain or expired.
 	Absences map[string]time.Duration
