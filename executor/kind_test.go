@@ -389,6 +389,31 @@ func TestKind_OfADefinedJobWithTheNameOfARegisteredOne(t *testing.T) {
 	})
 }
 
+func TestKind_OfEventsOfTheLeader(t *testing.T) {
+	bubble(t, "crashed runs have the key of the run that its owner began, and ended fires have the kind", func(t *testing.T, f *fleet) {
+		var crashed []executor.RunCrashed
+		var ended []executor.FireEnded
+		f.observe = executor.Observer{
+			RunCrashed: func(e executor.RunCrashed) { crashed = append(crashed, e) }, FireEnded: func(e executor.FireEnded) { ended = append(ended, e) },
+		}
+		f.withKinds("a", executor.Options{})
+		f.withKinds("b", executor.Options{}, f.mail(takes(5*time.Second)))
+		f.define(executor.Job{Name: "digest", Schedule: schedule.Every(2 * time.Minute), MaxAttempts: 1}, "mail")
+		f.define(executor.Job{Name: "after", Schedule: schedule.AfterJob("digest").OnEnd()}, "mail")
+		until(3)
+		require.NotEmpty(t, ended)
+		assert.Equal(t, "mail", ended[0].Kind)
+		until(4)
+		f.server.Partition("b")
+		until(6)
+		require.Len(t, crashed, 1)
+		assert.Equal(t, "mail", crashed[0].Run.Kind)
+		runs := f.ran("digest")
+		assert.Equal(t, runs[1].Key, crashed[0].Run.Key)
+		assert.Equal(t, runs[1].Created, crashed[0].Run.Created)
+	})
+}
+
 func TestKind_FailsOver(t *testing.T) {
 	rotatest.Run(t, func(f *rotatest.Fleet) {
 		t := f.T()

@@ -18,7 +18,7 @@ func (l *Leader) reportEndedFires(segment string) {
 	reported, known := l.reportedFires[segment]
 	fires, repeated := findUnreportedFires(plan.Fires.Ended, reported, known)
 	for _, f := range fires {
-		event.Report(l.Self.Events.FireEnded, event.FireEnded{Job: plan.Job, EndedFire: f, Repeated: repeated})
+		event.Report(l.Self.Events.FireEnded, event.FireEnded{Job: plan.Job, Kind: plan.Last().Job().Kind, EndedFire: f, Repeated: repeated})
 		reported = f.Number
 	}
 	if len(plan.Fires.Ended) == 0 {

@@ -127,8 +127,9 @@ func (p *jobPlanner) absorbClaims(inc string, claims record.Claims, shards shard
 
 // reportCrashed adds to the change the event that runs ended with the session of their owner.
 func (p *jobPlanner) reportCrashed(inc string, running shardset.Set, r record.Ref, rerun bool) {
+	job := p.next.Last().Job()
 	p.change.Crashed = append(p.change.Crashed, event.Crashed{
-		Job: p.next.Job, Instance: record.InstanceOf(inc), Runs: record.RunGroup{Shards: running, Ref: r}, Rerun: rerun, RunOf: p.next.RunOf(r),
+		Job: p.next.Job, Kind: job.Kind, Created: job.Created, Instance: record.InstanceOf(inc), Runs: record.RunGroup{Shards: running, Ref: r}, Rerun: rerun, RunOf: p.next.RunOf(r),
 	})
 }
 

@@ -219,7 +219,7 @@ func (p *jobPlanner) skipFollowed(e *record.Epoch, fires int, from, through reco
 	shards := shardset.Range(0, e.Job().Shards)
 	p.next.Counts.Skipped += uint64(fires * shards.Len())
 	p.change.Skipped = append(p.change.Skipped, event.Skipped{
-		Job: p.next.Job, Reason: event.Upstream, Shards: shards, Fires: fires, From: from, Through: through,
+		Job: p.next.Job, Kind: e.Job().Kind, Reason: event.Upstream, Shards: shards, Fires: fires, From: from, Through: through,
 	})
 	p.explainUpkeep("skip %d fires through %v: the followed jobs", fires, through.Time())
 }

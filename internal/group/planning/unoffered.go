@@ -82,7 +82,7 @@ func (p *jobPlanner) skipDue() {
 				p.next.Counts.Skipped += uint64(d.Skipped * part.Shards.Len())
 				if d.Skipped > 0 {
 					p.change.Skipped = append(p.change.Skipped, event.Skipped{
-						Job: p.next.Job, Reason: event.Unoffered, Shards: part.Shards, Fires: d.Skipped, From: due.FirstUnclaimed(e, prog, part.Watermark), Through: record.InstantOf(d.Through),
+						Job: p.next.Job, Kind: e.Job().Kind, Reason: event.Unoffered, Shards: part.Shards, Fires: d.Skipped, From: due.FirstUnclaimed(e, prog, part.Watermark), Through: record.InstantOf(d.Through),
 					})
 				}
 			}
