@@ -374,7 +374,7 @@ func (f *fieldErrors) add(field string, err error) {
 func (f *fieldErrors) addCompiled(err error) {
 	for _, err := range splitJoined(err) {
 		field, _, _ := strings.Cut(err.Error(), ":")
-		if !slices.Contains(f.named, field) {
+		if !slices.Contains(f.named, field) && field != "created" { // which is refused for what is wrong with the kind
 			f.errs = append(f.errs, invalidArgument(err))
 		}
 	}
