@@ -312,7 +312,7 @@ func maxJobs(k *record.Kind) int {
 	return k.MaxJobs
 }
 
-// definedState is what is stored of a name.
+// definedState is the stored state of a name.
 type definedState struct {
 	planning.DefinedRecord                    // without a Defined if there is none
 	job                    planning.JobRecord // zero if there is none; read only for a new creation
@@ -504,7 +504,7 @@ func (d *definer) decide(w *wanted, s *definedState, result *DefineResult) (batc
 		if !s.control.IsZero() {
 			items.Ops = append(items.Ops, registry.Delete(d.keys.Control(w.segment), s.control))
 		}
-	case s.plan.IsZero(): // the first plan begins with what the record says of earlier definitions
+	case s.plan.IsZero(): // the first plan begins with the earlier definitions in the record
 		items.Conds = []registry.Cond{registry.Absent(d.keys.Plan(w.segment))}
 	}
 	return items, nil

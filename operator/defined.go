@@ -51,7 +51,7 @@ type DefinedJob struct {
 	Failing  bool      `json:"failing,omitempty"` // the last run of a shard has failed
 	// DeleteAt is when the leader deletes a finished job, zero if it stays.
 	DeleteAt time.Time `json:"delete_at,omitzero"`
-	// Problem names what is wrong with the records of the job. It is empty if nothing is.
+	// Problem is the fault in the records of the job. It is empty if there is none.
 	Problem string `json:"problem,omitempty"`
 }
 

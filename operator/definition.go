@@ -119,7 +119,7 @@ func (o *Operator) compileText(text json.RawMessage) error {
 	return err
 }
 
-// check reports what the JSON of a definition would not show.
+// check reports faults that the JSON of a definition would hide.
 func (d *Definition) check(problems *fieldErrors) {
 	err := jobname.Check(d.Name)
 	if err == nil {
@@ -261,7 +261,7 @@ func (f fields) schedule() (schedule.Schedule, error) {
 	return schedule.Parse(text)
 }
 
-// completeRetry adds what the retry policy of a definition leaves out, and that of daemons if there is none.
+// completeRetry adds the missing fields of a retry policy, and the policy of daemons if there is none.
 func (f fields) completeRetry(daemon bool) error {
 	retry := fields{}
 	if text, has := f["retry"]; has {
@@ -278,7 +278,7 @@ func (f fields) completeRetry(daemon bool) error {
 	maps.Copy(complete, retry)
 	if _, has := retry["max_interval"]; !has {
 		var initial string
-		_ = json.Unmarshal(complete["initial"], &initial) // the compiler names what is wrong with it
+		_ = json.Unmarshal(complete["initial"], &initial) // the compiler names the fault
 		if d, err := time.ParseDuration(initial); err == nil && d > time.Minute {
 			complete["max_interval"] = complete["initial"]
 		}
@@ -374,7 +374,7 @@ func (f *fieldErrors) add(field string, err error) {
 func (f *fieldErrors) addCompiled(err error) {
 	for _, err := range splitJoined(err) {
 		field, _, _ := strings.Cut(err.Error(), ":")
-		if !slices.Contains(f.named, field) {
+		if !slices.Contains(f.named, field) && field != "created" { // which is refused because the kind is missing
 			f.errs = append(f.errs, invalidArgument(err))
 		}
 	}

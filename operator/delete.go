@@ -88,7 +88,7 @@ func (o *Operator) deleteAll(ctx context.Context, jobs []string, options []Delet
 	return errs
 }
 
-// storeDeletions stores deletions, a job that another writer changes meanwhile once more.
+// storeDeletions stores deletions. It retries those of jobs that another writer changes meanwhile.
 func (o *Operator) storeDeletions(ctx context.Context, all []*deletion, cancelRuns bool) {
 	alone := map[*deletion]bool{}
 	for left := all; len(left) > 0; {
@@ -129,7 +129,7 @@ func (o *Operator) storeDeletions(ctx context.Context, all []*deletion, cancelRu
 	}
 }
 
-// readDeletion reads what is stored of a job, and sets the write that deletes it; none if it is deleted already.
+// readDeletion reads the records of a job and sets the write that deletes it; none if it is deleted already.
 func (o *Operator) readDeletion(ctx context.Context, d *deletion) error {
 	d.items, d.at = batch.Items{}, registry.Rev{}
 	keys := []registry.Key{o.keys.Job(d.segment), o.keys.Control(d.segment), o.keys.Plan(d.segment)}

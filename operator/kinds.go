@@ -30,7 +30,7 @@ type KindStatus struct {
 	Counted time.Time `json:"counted,omitzero"`
 	// Instances are the live instances that offer the kind, sorted by name.
 	Instances []KindInstance `json:"instances"`
-	// Problem names what is wrong with the record of the kind. It is empty if nothing is.
+	// Problem is the fault in the record of the kind. It is empty if there is none.
 	Problem string `json:"problem,omitempty"`
 }
 

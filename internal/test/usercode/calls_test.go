@@ -84,6 +84,11 @@ var protected = map[string][]string{
 	},
 	"the caller of a method of rota gets the panic, in its own goroutine": {
 		"operator.MovesOption in operator.Operator.previewMoves",
+		"operator.DefineOption in operator.Operator.defineAll",
+		"operator.DefinitionFilter in operator.Operator.Definitions",
+		"operator.DeleteOption in operator.Operator.deleteAll",
+		"error.Error in operator.fieldErrors.addCompiled",
+		"interface{Unwrap} in operator.splitJoined",
 		"error.Error in executor.problem.Error",
 		"executor.Checker.Check in executor.checkHandler",
 		"executor.Middleware in executor.applyMiddleware",
@@ -101,6 +106,7 @@ var protected = map[string][]string{
 		"error.Error in history.isSQLiteBusy",
 		"error.Error in history.newRun",
 		"error.Error in history.logs.end",
+		"error.Error in operator.Operator.explainRecords",
 	},
 }
 
