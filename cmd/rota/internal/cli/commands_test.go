@@ -324,7 +324,7 @@ func TestVerbs(t *testing.T) {
 			{"pause --schedule settle", "stopped the schedule of settle\n", "jobs --state stopped -o name", "settle\n"},
 			{"disable tenants --shards 1-2,5", "disabled shards 1-2,5 for tenants\n", "job tenants", "disabled   shards 1-2,5,9\n"},
 			{"enable tenants --shards 9", "enabled shard 9 for tenants\n", "job tenants", "disabled   shards 1-2,5\n"},
-			{"disable --instance web-3", "disabled instance web-3 for all jobs\n", "instances", "web-3  n-3   disabled  0 "},
+			{"disable --instance web-3", "disabled instance web-3 for all jobs\n", "instances", "web-3  n-3   drained  0 "},
 			{"disable tenants --host n-2", "disabled host n-2 for tenants\n", "job tenants", "hosts n-2\n"},
 			{"reset tenants --yes", "reset tenants\n", "decisions tenants", "reset"},
 			{"trigger export -o json", "\"trigger\": 2,\n", "job export", "2 ok"},
@@ -392,7 +392,7 @@ func TestDrain_ReportsTheEndOfTheWait(t *testing.T) {
 		r := f.run("drain web-2 --wait --wait-timeout 5s") // of which shard 11 of tenants runs without end
 		assert.Equal(t, exit.NotMet, r.code, r.err)
 		assert.Contains(t, r.err, "it owns shard")
-		assert.Contains(t, f.run("instances").out, "web-2  n-2   disabled")
+		assert.Contains(t, f.run("instances").out, "web-2  n-2   being drained")
 	})
 }
 
