@@ -371,6 +371,7 @@ func TestKind_KeysDifferBetweenCreationsOfAName(t *testing.T) {
 			r := f.ran("remind")[len(seen)/3]
 			assert.Equal(t, created, r.Created)
 			for _, key := range []string{r.Key, r.ShardKey(), r.ID} {
+				assert.Contains(t, key, "test/default/remind@"+created+"/0")
 				assert.False(t, seen[key], key)
 				seen[key] = true
 			}
