@@ -1,7 +1,6 @@
 package executor_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -287,8 +286,8 @@ func TestKind_Runs(t *testing.T) {
 			return takes(10*time.Second)(ctx, r)
 		})
 		kind.MaxRunning = 3
-		var log bytes.Buffer
-		e := f.withKinds("a", executor.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, kind)
+		log := &logbook{}
+		e := f.withKinds("a", executor.Options{Logger: log.logger(slog.LevelInfo)}, kind)
 		for i := range 20 {
 			f.define(executor.Job{Name: fmt.Sprint("job-", i), Shards: 1 + i%2}, "mail")
 		}
@@ -306,7 +305,7 @@ func TestKind_Runs(t *testing.T) {
 			assert.Equal(t, "MaxRunning 3 of kind mail", w.Behind)
 		}
 		pass(20 * time.Second)
-		assert.Contains(t, log.String(), `remedy="raise MaxRunning of the kind, or start more instances"`)
+		assert.NotEmpty(t, log.lines(`remedy="raise MaxRunning of the kind, or start more instances"`))
 		until(4)
 		assert.Equal(t, 3, most)
 		f.mu.Lock()
@@ -314,16 +313,18 @@ func TestKind_Runs(t *testing.T) {
 		assert.True(t, slices.IsSortedFunc(f.runs, func(a, b executor.Run) int { return a.FireTime.Compare(b.FireTime) }))
 	})
 	bubble(t, "that fail are logged in two lines for a kind and interval, for any number of jobs", func(t *testing.T, f *fleet) {
-		var log bytes.Buffer
-		f.withKinds("a", executor.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, f.mail(func(context.Context, *executor.Run) error { return errors.New("no") }))
+		log := &logbook{}
+		f.withKinds("a", executor.Options{Logger: log.logger(slog.LevelInfo)}, f.mail(func(context.Context, *executor.Run) error { return errors.New("no") }))
 		for i := range 10 {
 			f.define(executor.Job{Name: fmt.Sprint("job-", i)}, "mail")
 		}
 		until(1)
 		pass(20 * time.Second)
-		assert.Equal(t, 1, strings.Count(log.String(), `msg="run failed"`))
-		assert.Regexp(t, `msg="run failed" .*job=job-\d run=\S+ kind=mail`, log.String())
-		assert.Regexp(t, `msg="more runs failed" .*kind=mail count=9`, log.String())
+		first, more := log.lines(`msg="run failed"`), log.lines(`msg="more runs failed"`)
+		require.Len(t, first, 1)
+		assert.Regexp(t, `job=job-\d run=\S+ kind=mail`, first[0])
+		require.Len(t, more, 1)
+		assert.Contains(t, more[0], "kind=mail count=9")
 	})
 	bubble(t, "are observed with their kind, as are shards and skipped fires", func(t *testing.T, f *fleet) {
 		var mu sync.Mutex
@@ -363,6 +364,7 @@ func TestKind_KeysDifferBetweenCreationsOfAName(t *testing.T) {
 			r := f.ran("remind")[len(seen)/3]
 			assert.Equal(t, created, r.Created)
 			for _, key := range []string{r.Key, r.ShardKey(), r.ID} {
+				assert.Contains(t, key, "test/default/remind@"+created+"/0")
 				assert.False(t, seen[key], key)
 				seen[key] = true
 			}
@@ -373,8 +375,8 @@ func TestKind_KeysDifferBetweenCreationsOfAName(t *testing.T) {
 
 func TestKind_OfADefinedJobWithTheNameOfARegisteredOne(t *testing.T) {
 	bubble(t, "the defined job goes on, and the registered one is not stored", func(t *testing.T, f *fleet) {
-		var log bytes.Buffer
-		e := f.withKinds("a", executor.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, f.mail(takes(0)))
+		log := &logbook{}
+		e := f.withKinds("a", executor.Options{Logger: log.logger(slog.LevelInfo)}, f.mail(takes(0)))
 		f.define(executor.Job{Name: "job"}, "mail")
 		time.Sleep(time.Second)
 		registered := f.job(1, func(context.Context, *executor.Run) error { return errors.New("registered") })
@@ -385,7 +387,7 @@ func TestKind_OfADefinedJobWithTheNameOfARegisteredOne(t *testing.T) {
 		require.Len(t, runs, 2)
 		assert.Equal(t, "mail", runs[1].Kind)
 		assert.EqualValues(t, 2, f.status().Counts.Succeeded)
-		assert.Regexp(t, `level=ERROR msg="definition not stored: a job of its name is defined as data, and goes on" .*job=job kind=mail`, log.String())
+		assert.NotEmpty(t, log.lines("level=ERROR", `msg="definition not stored: a job of its name is defined as data, and goes on"`, "job=job kind=mail"))
 	})
 }
 
@@ -464,8 +466,8 @@ func TestRegisterKind(t *testing.T) {
 			return k
 		}
 		first := executor.Kind{Name: "mail", Description: "<sends>", Handler: handler, Revision: 1, MaxJobs: 50, Defaults: executor.Job{Param: "<p>", Timeout: time.Minute}}
-		var log bytes.Buffer
-		a := f.withKinds("a", executor.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, first)
+		log := &logbook{}
+		a := f.withKinds("a", executor.Options{Logger: log.logger(slog.LevelInfo)}, first)
 		k := stored()
 		assert.Equal(t, `{"param":"<p>","timeout":"1m"}`, string(k.Defaults))
 		assert.Equal(t, "<sends>", k.Description)
@@ -475,11 +477,11 @@ func TestRegisterKind(t *testing.T) {
 		second.Revision, second.Defaults = 2, executor.Job{Tracking: executor.TrackClaims, Shards: 3}
 		require.NoError(t, a.RegisterKind(second))
 		assert.Equal(t, `{"shards":3,"tracking":"claims"}`, string(stored().Defaults))
-		assert.NotContains(t, log.String(), "kind registered again")
+		assert.Empty(t, log.lines("kind registered again"))
 		f.withKinds("b", executor.Options{}, first)
 		assert.Equal(t, 2, stored().Revision)
 		require.NoError(t, a.RegisterKind(first))
-		assert.Contains(t, log.String(), "kind registered again; the newer one replaces the earlier one")
+		assert.Len(t, log.lines("kind registered again; the newer one replaces the earlier one"), 1)
 	})
 	bubble(t, "after a shutdown fails", func(t *testing.T, f *fleet) {
 		e := f.withKinds("a", executor.Options{})
