@@ -30,7 +30,6 @@ type definedJobs struct {
 	buckets    []*feed.Reader[defined.Entry] // nil: no job was ever defined, as far as the leader knows
 	synced     bool
 	unreadable map[string]bool // segments whose record cannot be read
-	restAgain  bool            // the last decision left jobs to put to rest
 
 	countsRev    registry.Rev
 	counts       record.KindCounts // as stored

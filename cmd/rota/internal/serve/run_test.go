@@ -73,7 +73,7 @@ func TestRun_RefusesToStart(t *testing.T) {
 		"pprof for all":      {hello, func(p *process) { p.pprof = ":6060" }, exit.Usage, "--pprof-remote"},
 		"pprof for others":   {hello, func(p *process) { p.pprof = "192.0.2.1:6060" }, exit.Usage, "--pprof-remote"},
 		"a foreign address":  {hello, func(p *process) { p.listen = "192.0.2.1:8080" }, exit.Failed, "--listen: "},
-		"a bad registry":     {hello, func(p *process) { p.registry = "redis://a" }, exit.Usage, `the registry is "redis://a", not memory, etcd://HOST:PORT or zk://HOST:PORT`},
+		"a bad registry":     {hello, func(p *process) { p.registry = "redis://a" }, exit.Usage, `the registry is "redis://a", not memory, etcd://HOST:PORT, zk://HOST:PORT or postgres://HOST:PORT/DATABASE`},
 		"a password in it":   {hello, func(p *process) { p.registry = "etcd://u:secret@a:1" }, exit.Usage, "the registry has a user or password"},
 		"registry of env":    {hello, func(p *process) { p.env = append(p.env, "ROTA_REGISTRY=redis://b") }, exit.Usage, `"redis://b"`},
 		"too few workers":    {hello, func(p *process) { p.workers = -1 }, exit.Usage, "Workers is -1"},
