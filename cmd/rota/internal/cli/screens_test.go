@@ -189,7 +189,7 @@ func compareFile(t *testing.T, name, got string) {
 
 func TestScreens_FitTheWidth(t *testing.T) {
 	all := maps.Clone(screens)
-	for _, r := range []string{"stuck-jobs", "stuck-explain", "poison-job", "unowned-explain", "upgrade-doctor", "clock-ahead-job", "explain-triggered"} {
+	for _, r := range []string{"stuck-jobs", "stuck-explain", "poison-job", "unowned-explain", "upgrade-doctor", "clock-ahead-job", "explain-triggered", "define", "define-dry", "definitions", "kinds", "delete"} {
 		all[r] = ""
 	}
 	for name, line := range all {

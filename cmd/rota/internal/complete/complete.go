@@ -32,6 +32,31 @@ func OneInstance(s *settings.Settings) Func {
 	return names(s, 1, (*operator.Operator).InstanceNames)
 }
 
+// DefinedJobs completes up to most arguments by the names of jobs that are defined as data; zero means any number.
+func DefinedJobs(s *settings.Settings, most int) Func {
+	return names(s, most, func(op *operator.Operator, ctx context.Context) (all []string, err error) {
+		for j, err := range op.Definitions(ctx) {
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, j.Name)
+		}
+		slices.Sort(all)
+		return all, nil
+	})
+}
+
+// Kinds completes a flag by the names of kinds.
+func Kinds(s *settings.Settings) Func {
+	return names(s, 0, func(op *operator.Operator, ctx context.Context) (all []string, err error) {
+		kinds, err := op.Kinds(ctx)
+		for i := range kinds {
+			all = append(all, kinds[i].Name)
+		}
+		return all, err
+	})
+}
+
 func names(s *settings.Settings, most int, list func(*operator.Operator, context.Context) ([]string, error)) Func {
 	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		if most > 0 && len(args) >= most {

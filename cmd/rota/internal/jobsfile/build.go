@@ -149,6 +149,7 @@ var fieldKeys = map[string]string{
 	"Param": "param", "Revision": "revision", "Strategy": "strategy", "RunOn": "run_on", "Timeout": "timeout", "OnCrash": "on_crash",
 	"OnMisfire": "misfire", "OnOverlap": "overlap", "CatchupWindow": "catchup_window", "Tracking": "tracking", "StartPaused": "start_paused",
 	"MaxAttempts": "max_attempts", "Retry": "retry", "MaxRunning": "max_running", "Local": "",
+	"MaxJobs": "max_jobs", // of executor.Kind
 }
 
 // localFields are the fields of executor.Job that are not stored, and the revision.
@@ -271,9 +272,9 @@ func inKeys(rule string) string {
 		"both OK and Permanent", "both ok_exit and permanent_exit").Replace(rule)
 }
 
-// runsHere reports whether the instance has the labels of a job.
+// runsHere reports whether the instance has the labels of a job. Those of a kind are a default, so its jobs may run anywhere.
 func (b *builder) runsHere(s *jobSpec) bool {
-	if b.host.Labels == nil {
+	if b.host.Labels == nil || strings.HasPrefix(s.path, "kinds.") {
 		return true
 	}
 	for k, v := range s.RunOn {
@@ -715,11 +716,14 @@ func (s *jobSpec) digest() string {
 	return shortDigest(content)
 }
 
-// Digest identifies the local parts of all jobs.
+// Digest identifies the local parts of all jobs and kinds.
 func (f *File) Digest() string {
 	var lines []string
 	for _, j := range f.Jobs {
 		lines = append(lines, strconv.Quote(j.Name)+" "+j.Digest)
+	}
+	for _, k := range f.Kinds {
+		lines = append(lines, "kind "+strconv.Quote(k.Name)+" "+k.Digest)
 	}
 	slices.Sort(lines)
 	return shortDigest([]byte(strings.Join(lines, "\n")))

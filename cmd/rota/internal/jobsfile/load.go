@@ -50,7 +50,8 @@ type File struct {
 	Registry         Registry
 	History          History
 	Notify           Notify
-	Jobs             []Job // in the order of the file
+	Kinds            []Kind // in the order of the file
+	Jobs             []Job  // in the order of the file
 	// Warnings are values that are too short to be masked.
 	Warnings []string
 	// Notes name valid settings that are most likely mistakes.
@@ -98,9 +99,18 @@ func load(r *reader, content []byte, host Host) *File {
 	b := builder{reader: r, host: host, noted: map[string]bool{}, file: &File{
 		Revision: s.Revision, HasRevision: has(root, "revision"), Namespace: s.Namespace, Group: s.Group, Registry: s.Registry, History: s.History,
 	}}
-	for i := range s.Jobs {
-		b.file.fromEnv = append(b.file.fromEnv, s.Jobs[i].variables()...)
+	if !has(root, "jobs") && !has(root, "kinds") {
+		r.report(root, "has no jobs")
 	}
+	for _, specs := range [][]jobSpec{s.Kinds, s.Jobs} {
+		for i := range specs {
+			b.file.fromEnv = append(b.file.fromEnv, specs[i].variables()...)
+		}
+	}
+	for i := range s.Kinds {
+		b.addKind(&s.Kinds[i])
+	}
+	b.checkKinds(s.Kinds)
 	for i := range s.Jobs {
 		b.addJob(&s.Jobs[i])
 	}
@@ -243,13 +253,21 @@ func jobsShape() shape[[]jobSpec] {
 
 // readJob reads the keys that a job has itself.
 func readJob(r *reader, job place) jobSpec {
+	return readSpec(r, job, jobFields(), keyGroup{"job", scheduleKeys, missingSchedule}, keyGroup{"job", workKeys, missingWork})
+}
+
+// readSpec reads the keys of a job or kind.
+func readSpec(r *reader, job place, fields []field[jobSpec], groups ...keyGroup) jobSpec {
 	s := jobSpec{name: job.key.Value, path: r.path, at: job.key, given: map[string]usage{}}
 	if job.value.Kind != yaml.MappingNode {
-		r.report(job.value, "is %s, not a map with keys such as schedule and command", describeNode(job.value))
+		var keys []string
+		for _, group := range groups {
+			keys = append(keys, group.names[0])
+		}
+		r.report(job.value, "is %s, not a map with keys such as %s", describeNode(job.value), strings.Join(keys, " and "))
 		s.broken = true
 		return s
 	}
-	fields := jobFields()
 	count := len(r.problems)
 	for _, p := range r.entries(job.value) {
 		before := len(r.problems)
@@ -258,22 +276,28 @@ func readJob(r *reader, job place) jobSpec {
 		s.given[p.key.Value] = usage{place: p, path: path, own: true, broken: len(r.problems) > before}
 	}
 	s.broken = len(r.problems) > count
-	checkTogether(r, &s, fields)
+	checkTogether(r, &s, fields, groups)
 	return s
 }
 
+// keyGroup are keys of which a job or kind has exactly one, and the problem of one that has none.
+type keyGroup struct {
+	of      string // job or kind
+	names   []string
+	missing string
+}
+
+const (
+	missingSchedule = "has no schedule: give it one of schedule, every, quartz, at, fixed_delay, always and after, or \"on: trigger\" if it is to run only when it is triggered"
+	missingWork     = "has no work: give it one of command, shell and http"
+)
+
 // checkTogether reports keys that exclude each other or do not apply.
-func checkTogether(r *reader, s *jobSpec, fields []field[jobSpec]) {
+func checkTogether(r *reader, s *jobSpec, fields []field[jobSpec], groups []keyGroup) {
 	hasAny := func(names []string) bool {
 		return slices.ContainsFunc(names, func(name string) bool { _, ok := s.given[name]; return ok })
 	}
-	for _, group := range []struct {
-		names   []string
-		missing string
-	}{
-		{scheduleKeys, "has no schedule: give it one of schedule, every, quartz, at, fixed_delay, always and after, or \"on: trigger\" if it is to run only when it is triggered"},
-		{workKeys, "has no work: give it one of command, shell and http"},
-	} {
+	for _, group := range groups {
 		var given []usage
 		for _, name := range group.names {
 			if u, ok := s.given[name]; ok {
@@ -282,7 +306,7 @@ func checkTogether(r *reader, s *jobSpec, fields []field[jobSpec]) {
 		}
 		slices.SortFunc(given, func(a, b usage) int { return a.key.Line*1_000_000 + a.key.Column - b.key.Line*1_000_000 - b.key.Column })
 		for i := 1; i < len(given); i++ {
-			r.reportAt(given[i].path, given[i].key, "conflicts with %s: a job has one of %s", given[0].key.Value, joinWords(group.names))
+			r.reportAt(given[i].path, given[i].key, "conflicts with %s: a %s has one of %s", given[0].key.Value, group.of, joinWords(group.names))
 		}
 		if len(given) == 0 && !s.guessed(group.names) {
 			r.reportAt(s.path, s.at, "%s", group.missing)

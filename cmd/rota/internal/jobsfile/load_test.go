@@ -284,7 +284,7 @@ func FuzzLoad(f *testing.F) {
 		var problems *Problems
 		switch {
 		case err == nil:
-			require.NotEmpty(t, file.Jobs)
+			require.NotEmpty(t, len(file.Jobs)+len(file.Kinds))
 			for _, j := range file.Jobs {
 				require.NotNil(t, j.Handler, j.Name)
 			}

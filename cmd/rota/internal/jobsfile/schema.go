@@ -9,6 +9,7 @@ import (
 func Schema() []byte {
 	s := objectSchema(fileFields())
 	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	s["anyOf"] = requireEach([]string{"jobs", "kinds"})
 	s["title"] = "jobs of rota run"
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {

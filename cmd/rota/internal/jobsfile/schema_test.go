@@ -97,6 +97,7 @@ func reference() string {
 	var b strings.Builder
 	addTable(&b, "Keys of the file", fileFields())
 	addTable(&b, "Keys of a job", jobFields())
+	addTable(&b, "Own keys of a kind", ownKindFields())
 	addTable(&b, "Keys of `after`", afterFields())
 	addTable(&b, "Keys of `retry`", retryFields())
 	addTable(&b, "Keys of `http`", httpFields())

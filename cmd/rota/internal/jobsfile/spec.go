@@ -18,10 +18,11 @@ type fileSpec struct {
 	History   History
 	Notify    notifySpec
 	Defaults  jobSpec
+	Kinds     []jobSpec // in the order of the file
 	Jobs      []jobSpec // in the order of the file
 }
 
-// jobSpec is a job as it is written, with the defaults.
+// jobSpec is a job as it is written, with the defaults; or a kind, which has fewer keys and MaxJobs.
 type jobSpec struct {
 	name        string
 	Description string
@@ -52,6 +53,7 @@ type jobSpec struct {
 	Overlap                 executor.OverlapPolicy
 	CatchupWindow           time.Duration
 	MaxAttempts, MaxRunning int
+	MaxJobs                 int
 	RunOn                   map[string]string
 	Strategy                string
 	Tracking                executor.Tracking

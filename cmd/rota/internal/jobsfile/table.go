@@ -59,8 +59,10 @@ func fileFields() []field[fileSpec] {
 			"The receivers of messages when jobs fail, are late, have no owner, or have recovered."),
 		key("defaults", defaultsShape(), func(f *fileSpec) *jobSpec { return &f.Defaults }, "none",
 			"Keys of jobs, for each job that does not have them and to which they apply. The variables of `env` are merged, other values are replaced as a whole."),
+		key("kinds", kindsShape(), func(f *fileSpec) *[]jobSpec { return &f.Kinds }, "none",
+			"The kinds by name: the work of jobs that `rota define` defines. A kind has the keys of a job, but those of its schedule. `defaults` do not apply to it."),
 		key("jobs", jobsShape(), func(f *fileSpec) *[]jobSpec { return &f.Jobs }, "",
-			"The jobs by name.").require(),
+			"The jobs by name. A file without kinds needs one."),
 	}
 }
 

@@ -19,6 +19,7 @@ const (
 	jobWidth      = 22
 	scheduleWidth = 32
 	firesWidth    = 24
+	workWidth     = 46
 )
 
 // maxFires bounds the fires of a job that are shown.
@@ -44,9 +45,35 @@ func describe(path string, f *jobsfile.File, t target, fires int, now time.Time)
 	if f.History.URL != "" {
 		stores += ", history " + historyurl.Redact(f.History.URL)
 	}
-	title := fmt.Sprintf("%s is valid: %s, revision %d, namespace %s, group %s, %s, digest %s\n\n", path, count.Of(len(f.Jobs), "job"),
+	holds := count.Of(len(f.Jobs), "job")
+	if len(f.Kinds) > 0 {
+		holds += ", " + count.Of(len(f.Kinds), "kind")
+	}
+	title := fmt.Sprintf("%s is valid: %s, revision %d, namespace %s, group %s, %s, digest %s\n\n", path, holds,
 		f.Revision, t.namespace, t.group, stores, f.Digest())
-	return title + alignColumns(rows), nil
+	var tables []string
+	if len(f.Kinds) > 0 {
+		tables = append(tables, alignColumns(kindRows(f.Kinds)))
+	}
+	if len(f.Jobs) > 0 {
+		tables = append(tables, alignColumns(rows))
+	}
+	return title + strings.Join(tables, "\n"), nil
+}
+
+// kindRows returns the rows of a table of kinds.
+func kindRows(kinds []jobsfile.Kind) [][]string {
+	rows := [][]string{{"KIND", "REVISION", "MAX JOBS", "DIGEST", "WORK"}}
+	for i := range kinds {
+		k := &kinds[i]
+		most := "100000"
+		if k.MaxJobs > 0 {
+			most = strconv.Itoa(k.MaxJobs)
+		}
+		work, _, _ := strings.Cut(k.Work, "\n")
+		rows = append(rows, []string{shorten(k.Name, jobWidth), strconv.Itoa(k.Revision), most, k.Digest[:8], shorten(work, workWidth)})
+	}
+	return rows
 }
 
 // noFires is the text of a schedule that has ended.

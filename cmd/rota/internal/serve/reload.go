@@ -15,6 +15,50 @@ import (
 type change struct {
 	register                []executor.Job
 	added, changed, removed []string // names, for the log
+	kinds                   kindChange
+}
+
+// kindChange is the effect of a reload on the kinds.
+type kindChange struct {
+	register                []executor.Kind
+	added, changed, removed []string
+}
+
+// planKinds is planReload for kinds.
+func planKinds(now, next *jobsfile.File, gone map[string]*jobsfile.Kind, inMemory bool) (c kindChange, err error) {
+	var errs []error
+	stored, present := map[string]*jobsfile.Kind{}, map[string]bool{}
+	maps.Copy(stored, gone)
+	for i := range now.Kinds {
+		k := &now.Kinds[i]
+		stored[k.Name], present[k.Name] = k, true
+	}
+	for i := range next.Kinds {
+		k := &next.Kinds[i]
+		if old := stored[k.Name]; old != nil {
+			differing := jobsfile.DifferingKindKeys(old.Kind, k.Kind)
+			switch {
+			case inMemory && len(differing) == 0:
+				k.Revision = old.Revision
+			case inMemory:
+				k.Revision = old.Revision + 1
+			case k.Revision < old.Revision:
+				errs = append(errs, fmt.Errorf("kind %q: revision %d is below %d, which is in force", k.Name, k.Revision, old.Revision))
+			case k.Revision == old.Revision && len(differing) > 0:
+				errs = append(errs, fmt.Errorf("kind %q: it differs in %s and its revision %d does not; raise it", k.Name, strings.Join(differing, ", "), k.Revision))
+			}
+			if present[k.Name] && !k.Equal(old) {
+				c.changed = append(c.changed, k.Name)
+			}
+		}
+		if !present[k.Name] {
+			c.added = append(c.added, k.Name)
+		}
+		delete(present, k.Name)
+		c.register = append(c.register, k.Kind)
+	}
+	c.removed = slices.Sorted(maps.Keys(present))
+	return c, errors.Join(errs...)
 }
 
 // planReload returns the change from one valid file to another, or why the other cannot apply. In a

@@ -41,6 +41,7 @@ type server struct {
 	// The loop of serve has these, and the one reload that it has begun.
 	file      *jobsfile.File
 	gone      map[string]jobsfile.Job // withdrawn by reloads
+	goneKinds map[string]*jobsfile.Kind
 	draining  bool
 	signaled  bool // a signal to end has come
 	reloading bool
@@ -66,7 +67,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return &exit.Error{Code: exit.Usage, Err: err}
 	}
-	s := &server{options: o, file: f, gone: map[string]jobsfile.Job{}, reloaded: make(chan *jobsfile.File, 1), health: newHealth()}
+	s := &server{options: o, file: f, gone: map[string]jobsfile.Job{}, goneKinds: map[string]*jobsfile.Kind{}, reloaded: make(chan *jobsfile.File, 1), health: newHealth()}
 	if s.target, err = o.targetOf(f); err != nil {
 		return err
 	}
@@ -106,7 +107,7 @@ func run(ctx context.Context, o options) error {
 	for _, text := range o.listOverruled(f) {
 		o.log.Warn("the environment overrules the file", "setting", text)
 	}
-	o.log.Info("running jobs of a file", "file", o.file, "jobs", len(f.Jobs), "revision", f.Revision, "digest", f.Digest(),
+	o.log.Info("running jobs of a file", "file", o.file, "jobs", len(f.Jobs), "kinds", len(f.Kinds), "revision", f.Revision, "digest", f.Digest(),
 		"registry", s.target.url, "namespace", s.target.namespace, "group", s.target.group, "instance", s.ex.Instance())
 	for _, j := range f.Jobs {
 		o.log.Debug("job", "job", j.Name, "schedule", j.Schedule.String(), "revision", j.Revision, "digest", j.Digest)
@@ -127,6 +128,9 @@ func (s *server) newExecutor(reg registry.Registry) (*executor.Executor, error) 
 		Instance: s.instance, Group: s.target.group, SessionTTL: s.sessionTTL, RestartGrace: s.restartGrace, DrainTimeout: s.drainTimeout,
 		Workers: s.workers, Weight: s.weight, Host: s.host, Labels: labels, Clock: s.clock, Logger: s.log,
 	})
+	if err == nil {
+		err = ex.RegisterKind(kindsOf(s.file)...)
+	}
 	if err == nil {
 		err = ex.Register(jobsOf(s.file)...)
 	}
@@ -174,6 +178,13 @@ func (o *options) warnOf(f *jobsfile.File) {
 func jobsOf(f *jobsfile.File) (all []executor.Job) {
 	for _, j := range f.Jobs {
 		all = append(all, j.Job)
+	}
+	return all
+}
+
+func kindsOf(f *jobsfile.File) (all []executor.Kind) {
+	for i := range f.Kinds {
+		all = append(all, f.Kinds[i].Kind)
 	}
 	return all
 }
@@ -278,7 +289,7 @@ func (s *server) reload(ctx context.Context, now *jobsfile.File) *jobsfile.File 
 	next, c, err := s.readNext(now)
 	if err == nil {
 		s.secretLogs.of(now, next) // a job is secret before its first run
-		if err = s.ex.Register(c.register...); err != nil {
+		if err = errors.Join(s.ex.RegisterKind(c.kinds.register...), s.ex.Register(c.register...)); err != nil {
 			s.secretLogs.of(now)
 		} else {
 			s.secretLogs.of(next)
@@ -296,8 +307,16 @@ func (s *server) reload(ctx context.Context, now *jobsfile.File) *jobsfile.File 
 			s.gone[j.Name] = j
 		}
 	}
+	for i := range now.Kinds {
+		if k := &now.Kinds[i]; slices.Contains(c.kinds.removed, k.Name) {
+			s.goneKinds[k.Name] = k
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, withdrawTimeout)
 	defer cancel()
+	if err := s.ex.WithdrawKind(ctx, c.kinds.removed...); err != nil {
+		s.log.Warn("withdrawal of kinds not recorded yet", "kinds", listNames(c.kinds.removed), "error", err)
+	}
 	for _, name := range c.removed {
 		if err := s.ex.Withdraw(ctx, name); err != nil {
 			s.log.Warn("withdrawal of a job not recorded yet", "job", name, "error", err)
@@ -306,6 +325,9 @@ func (s *server) reload(ctx context.Context, now *jobsfile.File) *jobsfile.File 
 	attrs := []any{
 		"file", s.options.file, "jobs", len(next.Jobs), "revision", next.Revision, "digest", next.Digest(),
 		"added", listNames(c.added), "changed", listNames(c.changed), "removed", listNames(c.removed),
+	}
+	if len(now.Kinds)+len(next.Kinds) > 0 {
+		attrs = append(attrs, "kinds", len(next.Kinds), "added_kinds", listNames(c.kinds.added), "changed_kinds", listNames(c.kinds.changed), "removed_kinds", listNames(c.kinds.removed))
 	}
 	if now.Digest() != next.Digest() {
 		attrs = append(attrs, "note", "label "+fileLabel+" shows the digest of the start")
@@ -331,8 +353,11 @@ func (s *server) readNext(now *jobsfile.File) (*jobsfile.File, change, error) {
 	if next.History != now.History {
 		return nil, change{}, errors.New("history cannot change while the process runs: restart it")
 	}
-	c, err := planReload(now, next, s.gone, s.target.url == "memory")
-	return next, c, err
+	inMemory := s.target.url == "memory"
+	c, err := planReload(now, next, s.gone, inMemory)
+	var kindsErr error
+	c.kinds, kindsErr = planKinds(now, next, s.goneKinds, inMemory)
+	return next, c, errors.Join(err, kindsErr)
 }
 
 func closeRegistry(reg interface{ Close(context.Context) error }) {

@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rota-dev/rota/cmd/rota/internal/exit"
+	"github.com/rota-dev/rota/executor"
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/schedule"
+)
+
+// offerReports starts an instance with a job in code and the kind "report", and returns what its runs have as parameters.
+func offerReports(t *testing.T, f *fleet) <-chan string {
+	params := make(chan string, 100)
+	f.wrap = func(reg registry.Registry) registry.Registry { return steady{reg} }
+	settle := executor.Job{Name: "settle", Schedule: schedule.Every(time.Hour), Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil })}
+	e := f.start("web-1", nil, settle)
+	require.NoError(t, e.RegisterKind(executor.Kind{
+		Name: "report", Description: "a report to a customer", Revision: 2, MaxJobs: 3, Defaults: executor.Job{Timeout: time.Hour},
+		Handler: executor.HandlerFunc(func(_ context.Context, r *executor.Run) error {
+			params <- r.Job + " " + r.Param
+			return nil
+		}),
+	}))
+	time.Sleep(time.Second)
+	return params
+}
+
+func TestDefine(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		params := offerReports(t, f)
+		f.compareScreen(t, "define", "define acme/report --kind report --cron @daily --in Europe/Berlin --param acme timeout=30m")
+		assert.Equal(t, "acme/report is unchanged: revision 1\n",
+			f.run("define acme/report --kind report --schedule 'cron @daily in Europe/Berlin' --param acme timeout=30m").out)
+		f.compareScreen(t, "define-dry", "define acme/report --kind report --every 1h --delete-after never retry.max=3 --dry-run")
+		assert.Equal(t, "acme/report is unchanged: revision 1\n",
+			f.run("define acme/report --kind report --cron @daily --in Europe/Berlin --param acme timeout=30m --dry-run").out, "the dry run has written nothing")
+		r := f.run("define acme/report --kind report --every 1m --param secret --if-revision 1 -o json")
+		require.Equal(t, exit.OK, r.code, r.err)
+		assert.NotContains(t, r.out, "secret")
+		assert.Contains(t, r.out, `"outcome": "changed"`)
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, "acme/report secret", <-params)
+
+		require.Equal(t, exit.OK, f.run("define acme/reminder --kind report --at 2000-01-02T09:00:00Z --if-absent").code)
+		f.compareScreen(t, "definitions", "definitions")
+		assert.Equal(t, "acme/reminder\n", f.run("definitions --prefix acme/rem --kind report -o name").out)
+		assert.Equal(t, "no jobs are defined\n", f.run("definitions --kind other").out)
+		var v struct {
+			Version     int              `json:"version"`
+			Definitions []map[string]any `json:"definitions"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(f.run("definitions -o json").out), &v))
+		require.Len(t, v.Definitions, 2)
+		assert.Equal(t, 1, v.Version)
+		assert.Equal(t, []any{"acme/report", "report", "every 1m", 2.0}, []any{v.Definitions[1]["name"], v.Definitions[1]["kind"], v.Definitions[1]["schedule"], v.Definitions[1]["revision"]})
+		time.Sleep(10 * time.Second) // the leader counts
+		f.compareScreen(t, "kinds", "kinds")
+
+		for line, want := range map[string]string{
+			"__complete define acme/rep":        "acme/report\n",
+			"__complete define x --kind ''":     "report\n",
+			"__complete delete acme/report ''":  "acme/reminder\n",
+			"__complete definitions --kind rep": "report\n",
+		} {
+			assert.Contains(t, f.run(line).out, want, line)
+		}
+
+		r = f.runContext(t.Context(), "delete acme/report", "n\n")
+		assert.Equal(t, exit.Usage, r.code)
+		assert.Contains(t, r.err, "This will delete acme/report with all records (billing/default). Continue? [y/N]")
+		f.compareScreen(t, "delete", "delete acme/report acme/reminder --cancel-runs --yes")
+		assert.Equal(t, "no jobs are defined\n", f.run("definitions").out)
+		time.Sleep(time.Minute)
+		r = f.run("delete acme/report --yes")
+		assert.Equal(t, exit.NoJob, r.code)
+	})
+}
+
+func TestDefine_ExitCodes(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		offerReports(t, f)
+		require.Equal(t, exit.OK, f.run("define a --kind report --every 1h").code)
+		for _, c := range []struct {
+			line string
+			code int
+			err  string
+		}{
+			{"define", exit.Usage, "0 arguments given"},
+			{"define b --kind report", exit.Usage, "name one of --schedule, --cron, --every and --at"},
+			{"define b --kind report --every 1h --cron '@daily'", exit.Usage, "name one of --schedule"},
+			{"define b --every 1h", exit.Usage, "name the kind"},
+			{"define b --kind report --every 1h --in Europe/Berlin", exit.Usage, "--in is the zone of --cron and --at"},
+			{"define b --kind report --cron '@daily' --in Mars", exit.Usage, `--in is "Mars"`},
+			{"define b --kind report --schedule '*/5 * * * *'", exit.Usage, "write schedule='cron */5 * * * *'"},
+			{"define b --kind report --cron '0 25 * * *'", exit.Usage, "0 25"},
+			{"define b --kind report --every 1h shards=2", exit.Usage, "shards is a flag of define: --shards"},
+			{"define b --kind report --every 1h timeout", exit.Usage, `"timeout" is not KEY=VALUE`},
+			{"define b --kind report --every 1h misfire=x", exit.Usage, "is it on_misfire?"},
+			{"define b --kind report --every 1h timeout=0s", exit.Usage, "timeout is 0s, below 1ms"},
+			{"define b --kind report --every 1h timeout=soon", exit.Usage, "timeout"},
+			{"define b --kind report --every 1h --shards 0", exit.Usage, "it is below 1"},
+			{"define b --kind report --every 1h --delete-after soon", exit.Usage, "neither a duration nor never"},
+			{"define b --kind report --every 1h --if-absent --if-revision 1", exit.Usage, "exclude each other"},
+			{"define b --kind report --at 1999-01-01T00:00:00Z", exit.Usage, "no fire from now on"},
+			{"define b --kind report --at 1999-01-01T00:00:00Z --allow-no-fires", exit.OK, ""},
+			{"define b --kind reprot --every 1h", exit.NotMet, "unknown kind"},
+			{"define c --kind report --every 1h --kind-revision 3", exit.NotMet, `"report" has revision 2, below 3`},
+			{"define c --kind later --every 1h --allow-unknown-kind", exit.OK, ""},
+			{"define a --kind other --every 1h --allow-unknown-kind", exit.Usage, `it is "report", and stays`},
+			{"define a --kind report --every 1h --if-absent", exit.NotMet, "defined already, as revision 1"},
+			{"define a --kind report --every 2h --if-revision 7", exit.NotMet, "it has revision 1, and 7 was expected"},
+			{"define settle --kind report --every 1h", exit.NotMet, "registered in code"},
+			{"define d --kind report --every 1h", exit.OK, ""},
+			{"define e --kind report --every 1h", exit.NotMet, "too many jobs are defined: 3 of kind"},
+			{"delete settle --yes", exit.NotMet, "registered in code"},
+			{"delete nosuch a --yes", exit.NoJob, `delete "nosuch": unknown job`},
+			{"delete a --yes", exit.NoJob, "unknown job"},
+			{"definitions x", exit.Usage, `unknown command "x"`},
+			{"definitions -w", exit.Usage, "--watch does not apply"},
+		} {
+			time.Sleep(6 * time.Second) // the leader counts jobs
+			r := f.run(c.line)
+			assert.Equal(t, c.code, r.code, "%s: %s", c.line, r.err)
+			assert.Contains(t, r.err, c.err, c.line)
+		}
+	})
+}
