@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,10 +99,9 @@ func startInstance(t *testing.T, store *memory.Server, namespace string) (kill f
 // openFleets opens the fleets of a server whose store is in memory, until the returned function is called.
 func openFleets(t *testing.T, store *memory.Server, o options) (s *server, log *journal, stop func()) {
 	t.Helper()
-	clients := 0
+	var clients atomic.Int64 // fleets open at once
 	s, log = newRealServer(t, o, func(string, registryurl.Options) (registry.Registry, error) {
-		clients++
-		return store.Client(fmt.Sprint("web-", clients)), nil
+		return store.Client(fmt.Sprint("web-", clients.Add(1))), nil
 	})
 	s.secrets = &secret.Masker{}
 	files, _, err := s.load()
