@@ -25,7 +25,7 @@ import (
 var (
 	logLoadPrinted = flag.Int("logload.printed", 4, "MB that the program of TestLogLoad_OfOneRun prints; the full size is 200")
 	logLoadShards  = flag.Int("logload.shards", 300, "shards of TestLogLoad_OfManyShards; the full size is 10000")
-	logLoadFires   = flag.Int("logload.fires", 3, "fires of TestLogLoad_OfManyShards, in each of which every shard logs 64 KiB")
+	logLoadFires   = flag.Int("logload.fires", 5, "fires of TestLogLoad_OfManyShards, in each of which every shard logs 64 KiB")
 )
 
 // heapWatch records the largest heap while a load runs.
@@ -42,7 +42,7 @@ func watchHeap() *heapWatch {
 	done := make(chan struct{})
 	var task sync.WaitGroup
 	task.Go(func() {
-		tick := time.NewTicker(200 * time.Millisecond)
+		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
 		for {
 			select {
@@ -50,13 +50,17 @@ func watchHeap() *heapWatch {
 				return
 			case <-tick.C:
 			}
-			w.running.Lock()
-			w.most = max(w.most, liveHeap())
-			w.running.Unlock()
+			w.sample()
 		}
 	})
 	w.stop = sync.OnceFunc(func() { close(done); task.Wait() })
 	return w
+}
+
+func (w *heapWatch) sample() {
+	w.running.Lock()
+	defer w.running.Unlock()
+	w.most = max(w.most, liveHeap())
 }
 
 func liveHeap() uint64 {
@@ -117,6 +121,7 @@ func TestLogLoad_OfOneRun(t *testing.T) {
 		_, err := ex.Operator().Trigger(t.Context(), "settle", "", nil)
 		require.NoError(t, err)
 		took := <-ended
+		heap.sample()
 		stop()
 		shutDown(t, rec)
 		grown := heap.grown()
@@ -158,7 +163,7 @@ func TestLogLoad_OfManyShards(t *testing.T) {
 }
 
 func loadShards(t *testing.T, d *database, disturb func(t *testing.T) (mend func())) {
-	const fireBound, jobBound, memory = 4 << 20, 8 << 20, 16 << 20
+	const fireBound, jobBound, memory = 4 << 20, 4 << 20, 16 << 20
 	db := d.migrated(t)
 	d.exec(t, db, "DELETE FROM rota_log")
 	store := d.store(t, db, history.SQLOptions{LogBytesPerJob: jobBound, LogFires: 1})
@@ -196,6 +201,7 @@ func loadShards(t *testing.T, d *database, disturb func(t *testing.T) (mend func
 		shards.Wait()
 	}
 	added := time.Since(began)
+	heap.sample()
 	mend()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -208,8 +214,8 @@ func loadShards(t *testing.T, d *database, disturb func(t *testing.T) (mend func
 		len(took), mb(int64(len(took)*64*len(text))), added.Round(time.Millisecond), at(.5), at(.99), at(1), mb(grown), mb(int64(bytes)), stats.LogPieces, stats.Dropped.LogLines)
 	const perRun, connections = 2 << 10, 16 << 20 // what a run has beside its lines while they wait, and what the driver has
 	require.Less(t, grown, int64(memory+connections+len(took)*perRun))
-	require.LessOrEqual(t, bytes, jobBound+jobBound/4)
-	require.LessOrEqual(t, bytes, *logLoadFires*(fireBound+fireBound/4))
+	// Logs of failed runs have the bound of the job for themselves, and those of one fire stay together.
+	require.LessOrEqual(t, bytes, 2*jobBound+fireBound)
 	// A run that waits for the database would wait until it is mended, after all runs. A busy machine delays some.
 	require.Less(t, at(.5), 50*time.Millisecond)
 	require.Less(t, at(.99), 5*time.Second)
