@@ -24,7 +24,7 @@ func TestLeader_ReportsEndedFires(t *testing.T) {
 	// observe has the leader observe a plan with fires, and returns the numbers of those that it reports.
 	observe := func(l *Leader, fires *record.Fires) (numbers []uint64, repeated bool) {
 		reported = nil
-		l.View.Plans["settle"] = planning.PlanRecord{Plan: &record.Plan{Job: "settle", Fires: fires}}
+		l.View.Plans["settle"] = planning.PlanRecord{Plan: &record.Plan{Job: "settle", Epochs: []record.Epoch{{}}, Fires: fires}}
 		l.reportEndedFires("settle")
 		for _, e := range reported {
 			assert.Equal(t, "settle", e.Job)
