@@ -260,10 +260,6 @@ func (e *Executor) wrapKindHandlers(kinds []Kind) ([]Handler, error) {
 		var p *problem
 		if handlers[i], p = e.wrapHandler(k.Middleware, k.Handler); p != nil {
 			errs = append(errs, fmt.Errorf("%w %.100q: %w", ErrInvalidKind, k.Name, p))
-			continue
-		}
-		if _, ok := k.Handler.(together); ok {
-			handlers[i] = batchedHandler{handlers[i]}
 		}
 	}
 	return handlers, errors.Join(errs...)

@@ -68,14 +68,7 @@ func (f *fleet) undefine(job string) {
 // withKinds starts an executor that has kinds and no job.
 func (f *fleet) withKinds(name string, o executor.Options, kinds ...executor.Kind) *executor.Executor {
 	f.t.Helper()
-	o.Instance = name
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	e, err := executor.New(f.server.Client(name), "test", o)
-	require.NoError(f.t, err)
-	e.Observe(f.observe)
-	f.members = append(f.members, e)
+	e := f.bare(name, o)
 	require.NoError(f.t, e.RegisterKind(kinds...))
 	require.NoError(f.t, e.Start(f.t.Context()))
 	time.Sleep(time.Second)

@@ -198,21 +198,22 @@ func (e *Executor) wrapHandlers(jobs []Job) ([]Handler, error) {
 		if handlers[i], p = e.wrapHandler(j.Middleware, j.Handler); p != nil {
 			errs = append(errs, fmt.Errorf("%w %.100q: %w", ErrInvalidJob, j.Name, p))
 		}
-		if _, ok := j.Handler.(together); ok {
-			handlers[i] = batchedHandler{handlers[i]}
-		}
 	}
 	return handlers, errors.Join(errs...)
 }
 
-// wrapHandler returns a handler within the middleware of its job or kind, and all that within the middleware of the executor.
-func (e *Executor) wrapHandler(own []Middleware, h Handler) (Handler, *problem) {
-	h, err := applyMiddleware(own, h)
+// wrapHandler returns a handler within the middleware of its job or kind, and all that within the middleware of the executor. If
+// the handler is that of Together, the result is a batchedHandler.
+func (e *Executor) wrapHandler(own []Middleware, inner Handler) (Handler, *problem) {
+	h, err := applyMiddleware(own, inner)
 	if err != nil {
 		return nil, &problem{"Middleware", err}
 	}
 	if h, err = applyMiddleware(e.opts.Middleware, h); err != nil {
 		return nil, &problem{"Options.Middleware", err}
+	}
+	if _, ok := inner.(together); ok {
+		h = batchedHandler{h}
 	}
 	return h, nil
 }

@@ -64,6 +64,14 @@ func (f *fleet) start(name string, o executor.Options, shards int, handle execut
 
 func (f *fleet) executor(name string, o executor.Options, shards int, handle executor.HandlerFunc) *executor.Executor {
 	f.t.Helper()
+	e := f.bare(name, o)
+	require.NoError(f.t, e.Register(f.job(shards, handle)))
+	return e
+}
+
+// bare returns an executor that has no job. It has not started.
+func (f *fleet) bare(name string, o executor.Options) *executor.Executor {
+	f.t.Helper()
 	o.Instance = name
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -72,7 +80,6 @@ func (f *fleet) executor(name string, o executor.Options, shards int, handle exe
 	require.NoError(f.t, err)
 	e.Observe(f.observe)
 	f.members = append(f.members, e)
-	require.NoError(f.t, e.Register(f.job(shards, handle)))
 	return e
 }
 

@@ -80,9 +80,7 @@ func (l *Leader) updateDefined(ctx context.Context, wg *sync.WaitGroup) {
 			if n.Deleted || n.Unreadable {
 				d.index.Remove(n.Name)
 			} else {
-				e := n.Value
-				e.Rev = n.Rev
-				d.index.Put(n.Name, e)
+				d.index.Put(n.Name, n.Value)
 			}
 			l.showDefined(n.Name)
 		}) && synced
@@ -111,15 +109,10 @@ func (l *Leader) showDefined(segment string) {
 	}
 }
 
-// noteRecord has the index decide about a job again of which another record has changed.
-func (l *Leader) noteRecord(segment string) {
-	l.defined.index.Ask(segment)
-}
-
-// noteFollowed is noteRecord for the jobs that a job follows.
+// noteFollowed has the index decide again about the jobs that a job follows.
 func (l *Leader) noteFollowed(after []string) {
 	for _, job := range after {
-		l.noteRecord(record.Segment(job))
+		l.defined.index.Ask(record.Segment(job))
 	}
 }
 
@@ -252,16 +245,10 @@ func (l *Leader) deleteOver(ctx context.Context, term []registry.Cond, over []de
 	if len(over) == 0 {
 		return nil
 	}
-	var states []stateOwner
-	for _, due := range over {
-		states = append(states, stateOwner{due.Segment, due.Segment, registry.At(l.Self.Keys.Defined(due.Segment), due.Entry.Rev)})
-	}
-	changed, err := l.deleteStates(ctx, states, term)
-	if err != nil {
-		return err
-	}
 	keys := l.Self.Keys
-	_, err = applyParts(ctx, l, term, over, func(due defined.Due) (items batch.Items) {
+	changed, err := deleteJobs(ctx, l, term, over, func(due defined.Due) stateOwner {
+		return stateOwner{due.Segment, registry.At(keys.Defined(due.Segment), due.Entry.Rev)}
+	}, func(due defined.Due) (items batch.Items) {
 		items.Conds = []registry.Cond{registry.Absent(keys.Job(due.Segment)), registry.Absent(keys.Plan(due.Segment))}
 		items.Ops = []registry.Op{registry.Delete(keys.Defined(due.Segment), due.Entry.Rev)}
 		if c, ok := l.View.Control[due.Segment]; ok {
@@ -274,7 +261,7 @@ func (l *Leader) deleteOver(ctx context.Context, term []registry.Cond, over []de
 		l.Log.Debug("defined job deleted", "job", due.Segment)
 	})
 	for segment := range changed {
-		l.noteRecord(segment)
+		l.defined.index.Ask(segment)
 	}
 	if err != nil {
 		return fmt.Errorf("delete defined jobs: %w", err)
@@ -288,16 +275,12 @@ func (l *Leader) commitRests(ctx context.Context, rests []planning.Rest, term []
 		return nil
 	}
 	l.Progress.SetTask("writes", "rests")
-	var states []stateOwner
-	for _, r := range rests {
+	_, err := deleteJobs(ctx, l, term, rests, func(r planning.Rest) (o stateOwner) {
 		if r.Deleted {
-			states = append(states, stateOwner{r.Segment, r.Job.Name, registry.At(r.Key, r.Rev)})
+			o = stateOwner{r.Segment, registry.At(r.Key, r.Rev)}
 		}
-	}
-	if _, err := l.deleteStates(ctx, states, term); err != nil {
-		return err
-	}
-	_, err := applyParts(ctx, l, term, rests, func(r planning.Rest) batch.Items { return r.Records }, l.recordRest)
+		return o
+	}, func(r planning.Rest) batch.Items { return r.Records }, l.recordRest)
 	if err != nil {
 		return fmt.Errorf("put defined jobs to rest: %w", err)
 	}
@@ -318,7 +301,7 @@ func (l *Leader) recordRest(r planning.Rest, rev registry.Rev) {
 			l.defined.index.Put(r.Segment, defined.EntryOf(r.Defined, rev, value))
 		}
 	}
-	l.noteRecord(r.Segment)
+	l.defined.index.Ask(r.Segment)
 	l.noteFollowed(followedBy(r.Job))
 }
 

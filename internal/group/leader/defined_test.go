@@ -1,9 +1,11 @@
 package leader
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -125,6 +127,17 @@ func (w *definedWorld) wake() {
 	w.put(w.keys.Data("one", 0), registry.Rev{}, "state")
 }
 
+// beforeTxn calls a function before each transaction.
+type beforeTxn struct {
+	registry.Registry
+	call func(registry.Txn)
+}
+
+func (b *beforeTxn) Txn(ctx context.Context, txn registry.Txn) (registry.Rev, error) {
+	b.call(txn)
+	return b.Registry.Txn(ctx, txn)
+}
+
 // decide returns the one rest that planning wants.
 func (w *definedWorld) decide() planning.Decision {
 	w.t.Helper()
@@ -225,6 +238,20 @@ func TestRests_Guards(t *testing.T) {
 			assert.Contains(t, left, "defined", "the next creation")
 			assert.Equal(t, since, left[len(left)-1] == "control", left)
 		}
+	})
+	t.Run("a state that is saved meanwhile is not left behind", func(t *testing.T) {
+		w, d := deleting(t)
+		saved := false
+		w.l.Self.Reg = &beforeTxn{w.reg, func(txn registry.Txn) {
+			if key := w.keys.Data("one", 0); !saved && slices.ContainsFunc(txn.Then, func(o registry.Op) bool { return o.Key == key }) {
+				saved = true
+				e, err := w.reg.Get(t.Context(), key, registry.ReadOptions{})
+				require.NoError(t, err)
+				w.put(key, e.Modified, "later")
+			}
+		}}
+		assert.Equal(t, all, commit(t, w, d), "the job is decided anew")
+		assert.Empty(t, commit(t, w, w.decide()))
 	})
 	t.Run("a record with a value of another program is not taken for a deletion", func(t *testing.T) {
 		w := newDefinedWorld(t)

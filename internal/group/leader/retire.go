@@ -24,26 +24,36 @@ func (l *Leader) commitRetirements(ctx context.Context, retirements []planning.R
 		return nil
 	}
 	l.Progress.SetTask("writes", "retirements")
-	var states []stateOwner
-	for _, r := range retirements {
-		states = append(states, stateOwner{r.Segment, r.Control.Job, registry.At(r.Key, r.Rev)})
-	}
-	changed, err := l.deleteStates(ctx, states, term)
-	if err != nil {
-		return err
-	}
-	retirements = slices.DeleteFunc(slices.Clone(retirements), func(r planning.Retirement) bool { return changed[r.Segment] })
-	_, err = applyParts(ctx, l, term, retirements, func(r planning.Retirement) batch.Items { return r.Records }, l.recordRetirement)
+	_, err := deleteJobs(ctx, l, term, retirements, func(r planning.Retirement) stateOwner {
+		return stateOwner{r.Segment, registry.At(r.Key, r.Rev)}
+	}, func(r planning.Retirement) batch.Items { return r.Records }, l.recordRetirement)
 	return err
 }
 
-// stateOwner is a job whose shards' states are to be deleted, and the condition of that.
+// stateOwner is a job whose shards' states are to be deleted, and the condition of that. The zero value keeps the states.
 type stateOwner struct {
-	segment, job string
-	cond         registry.Cond
+	segment string
+	cond    registry.Cond
 }
 
-// stateDeletion deletes the state of a shard of a retired job.
+// deleteJobs deletes the states of jobs' shards, and then commits the parts that delete the jobs' other records. It leaves out,
+// and returns, jobs whose condition is not met, or of which a state was saved meanwhile: the part would leave that state behind.
+func deleteJobs[T any](ctx context.Context, l *Leader, term []registry.Cond, parts []T, ownerOf func(T) stateOwner, itemsOf func(T) batch.Items, done func(T, registry.Rev)) (changed map[string]bool, err error) {
+	var owners []stateOwner
+	for _, part := range parts {
+		if o := ownerOf(part); o.segment != "" {
+			owners = append(owners, o)
+		}
+	}
+	if changed, err = l.deleteStates(ctx, owners, term); err != nil {
+		return nil, err
+	}
+	parts = slices.DeleteFunc(slices.Clone(parts), func(part T) bool { return changed[ownerOf(part).segment] })
+	_, err = applyParts(ctx, l, term, parts, itemsOf, done)
+	return changed, err
+}
+
+// stateDeletion deletes the state of a shard of a job.
 type stateDeletion struct {
 	segment string
 	items   batch.Items
@@ -57,7 +67,7 @@ func (l *Leader) deleteStates(ctx context.Context, owners []stateOwner, term []r
 	err = parallel.Each(ctx, parallelReads, owners, func(ctx context.Context, o stateOwner) error {
 		listing, err := l.Self.Reg.List(ctx, l.Self.Keys.Data(o.segment, 0).Dir(), elector.Fresh)
 		if err != nil {
-			return fmt.Errorf("list the states of %s: %w", o.job, err)
+			return fmt.Errorf("list the states of %s: %w", o.segment, err)
 		}
 		mu.Lock()
 		defer mu.Unlock()

@@ -62,7 +62,7 @@ func (l *Leader) updateView() bool {
 		applyUpdate(l, l.View.Jobs, n, n.Value)
 		setMembership(l.Edits.badJobs, n.Name, n.Unreadable)
 		l.noteFollowed(followedBy(n.Value.Job))
-		l.noteRecord(n.Name)
+		l.defined.index.Ask(n.Name)
 		l.showDefined(n.Name)
 		l.reportCollisions(n.Name)
 	}) && synced
@@ -78,7 +78,7 @@ func (l *Leader) updateView() bool {
 		}
 		applyUpdate(l, l.View.Control, n, planning.ControlRecord{Rev: n.Rev, Control: n.Value.job})
 		setMembership(l.Edits.badControls, n.Name, n.Unreadable)
-		l.noteRecord(n.Name)
+		l.defined.index.Ask(n.Name)
 	}) && synced
 	synced = l.ends.Drain(l.observeEnds) && synced
 	synced = l.plans.Drain(func(n feed.Update[*record.Plan]) {
@@ -88,7 +88,7 @@ func (l *Leader) updateView() bool {
 		}
 		delete(l.View.EditedPlans, n.Name)
 		applyUpdate(l, l.View.Plans, n, planning.PlanRecord{Rev: n.Rev, Plan: n.Value})
-		l.noteRecord(n.Name)
+		l.defined.index.Ask(n.Name)
 		l.reportEndedFires(n.Name)
 		delete(l.BrokenPlans, n.Name)
 		if n.Unreadable {

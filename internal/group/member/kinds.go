@@ -70,8 +70,10 @@ func (m *Member) tryStoreKind(ctx context.Context, k record.Kind) (again bool, e
 	case errors.Is(err, registry.ErrForeign):
 		m.Log.Error("record left alone: another program wrote its value; delete the key", "key", string(key), "error", err)
 		return false, nil
+	case registry.Retryable(err):
+		return true, nil
 	case err != nil:
-		return registry.Retryable(err), dropRetryable(err)
+		return false, err
 	default:
 		stored, err := record.DecodeKind(e.Value)
 		if err != nil {
@@ -91,12 +93,4 @@ func (m *Member) tryStoreKind(ctx context.Context, k record.Kind) (again bool, e
 		return true, nil // another instance stores the same kind: compare again
 	}
 	return false, err
-}
-
-// dropRetryable returns nil for an error after which a read is tried again.
-func dropRetryable(err error) error {
-	if registry.Retryable(err) {
-		return nil
-	}
-	return err
 }

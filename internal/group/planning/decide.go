@@ -30,11 +30,7 @@ func Decide(v *View) Decision {
 			d.Changes = append(d.Changes, c)
 		}
 	}
-	changed := map[string]bool{}
-	for _, c := range d.Changes {
-		changed[c.Segment] = true
-	}
-	d.Rests, d.MoreRests = r.findRests(changed)
+	d.Rests, d.MoreRests = r.findRests(d.Changes)
 	d.EndedPauses, d.PauseEnds = v.endPauses()
 	d.Reapings = r.reapExpired(d.Changes)
 	d.Reads, d.Parts = r.listReads()

@@ -1,6 +1,7 @@
 package planning
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -106,10 +107,14 @@ func pastOfRest(r *record.Rest) pastPlan {
 }
 
 // findRests returns the defined jobs whose records can be deleted: on a slow tick those that are to rest, and always
-// those that operators do not want. planned are the segments whose plans this decision changes.
-func (r *round) findRests(planned map[string]bool) (rests []Rest, more bool) {
+// those that operators do not want, but none whose plan a change of this decision replaces.
+func (r *round) findRests(changes []Change) (rests []Rest, more bool) {
 	if !r.DefinedSynced {
 		return nil, false
+	}
+	planned := make(map[string]bool, len(changes))
+	for i := range changes {
+		planned[changes[i].Segment] = true
 	}
 	for _, seg := range r.definedSegments() {
 		if _, unreadable := r.UnreadableInputs[seg]; unreadable || planned[seg] || r.UnreadablePlans[seg] || r.EditedPlans[seg] {
@@ -199,18 +204,8 @@ func (p *jobPlanner) deleteRecords(rest *Rest, claims map[string]ClaimsRecord) {
 	for inc, c := range claims {
 		items.Ops = append(items.Ops, registry.Delete(p.Keys.Claims(inc, p.segment), c.Rev))
 	}
-	slices.SortFunc(items.Ops, func(a, b registry.Op) int { return compareKeys(a.Key, b.Key) })
-	slices.SortFunc(items.Conds, func(a, b registry.Cond) int { return compareKeys(a.Key, b.Key) })
-}
-
-func compareKeys(a, b registry.Key) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
+	slices.SortFunc(items.Ops, func(a, b registry.Op) int { return cmp.Compare(a.Key, b.Key) })
+	slices.SortFunc(items.Conds, func(a, b registry.Cond) int { return cmp.Compare(a.Key, b.Key) })
 }
 
 // newRest returns a Rest of the job without its records.
