@@ -133,9 +133,12 @@ func limitOf(n int) int {
 
 // sortFires orders fires as Reader.Fires returns them.
 func sortFires(fires []Fire) {
-	slices.SortFunc(fires, func(a, b Fire) int {
-		return cmp.Or(b.Fire.Compare(a.Fire), cmp.Compare(b.Trigger, a.Trigger), cmp.Compare(a.Instance, b.Instance))
-	})
+	slices.SortFunc(fires, func(a, b Fire) int { return compareFires(&a, &b) })
+}
+
+// compareFires orders the latest fire first.
+func compareFires(a, b *Fire) int {
+	return cmp.Or(b.Fire.Compare(a.Fire), cmp.Compare(b.Trigger, a.Trigger), cmp.Compare(a.Instance, b.Instance))
 }
 
 // lastByShard returns the last of the runs of each shard, ordered by shard.

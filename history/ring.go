@@ -19,6 +19,7 @@ type Ring struct {
 	runAt, fireAt int
 	runKeys       map[runKey]int // the indexes in runs
 	fireKeys      map[firePart]bool
+	firesOf       map[jobKey][]int // the indexes in fires, in order of arrival
 
 	logs     []Log // in order of arrival
 	logKeys  map[logPiece]bool
@@ -46,7 +47,10 @@ const ringLog = 8 << 10
 // NewRing returns a Ring of the latest n runs and the latest n records of fires, and of the latest
 // 8n KiB of logs. n is at least 1.
 func NewRing(n int) *Ring {
-	return &Ring{size: max(1, n), runKeys: map[runKey]int{}, fireKeys: map[firePart]bool{}, logKeys: map[logPiece]bool{}}
+	return &Ring{
+		size: max(1, n), runKeys: map[runKey]int{}, fireKeys: map[firePart]bool{}, firesOf: map[jobKey][]int{},
+		logKeys: map[logPiece]bool{},
+	}
 }
 
 func runKeyOf(r *Run) runKey {
@@ -62,18 +66,9 @@ func (g *Ring) Write(_ context.Context, b Batch) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, f := range b.Fires {
-		key := firePartOf(&f)
-		if g.fireKeys[key] {
-			continue
+		if !g.fireKeys[firePartOf(&f)] {
+			g.addFire(f)
 		}
-		g.fireKeys[key] = true
-		if len(g.fires) < g.size {
-			g.fires = append(g.fires, f)
-			continue
-		}
-		delete(g.fireKeys, firePartOf(&g.fires[g.fireAt]))
-		g.fires[g.fireAt] = f
-		g.fireAt = (g.fireAt + 1) % g.size
 	}
 	for _, r := range b.Runs {
 		key := runKeyOf(&r)
@@ -93,6 +88,33 @@ func (g *Ring) Write(_ context.Context, b Batch) error {
 		g.runAt = (g.runAt + 1) % g.size
 	}
 	return nil
+}
+
+func (g *Ring) addFire(f Fire) {
+	at := len(g.fires)
+	if at < g.size {
+		g.fires = append(g.fires, f)
+	} else {
+		at = g.fireAt
+		g.fireAt = (g.fireAt + 1) % g.size
+		g.dropFire(at)
+		g.fires[at] = f
+	}
+	g.fireKeys[firePartOf(&f)] = true
+	job := jobKey{f.Namespace, f.Group, f.Job}
+	g.firesOf[job] = append(g.firesOf[job], at)
+}
+
+// dropFire removes the oldest record, which has the index at, from the maps. It is the first of its job too.
+func (g *Ring) dropFire(at int) {
+	f := &g.fires[at]
+	delete(g.fireKeys, firePartOf(f))
+	job := jobKey{f.Namespace, f.Group, f.Job}
+	if rest := g.firesOf[job][1:]; len(rest) > 0 {
+		g.firesOf[job] = rest
+	} else {
+		delete(g.firesOf, job)
+	}
 }
 
 // WriteLogs is described in LogSink. It never fails.
@@ -190,32 +212,34 @@ func (r *ringReader) Last(_ context.Context, job string) ([]Run, error) {
 }
 
 func (r *ringReader) Fires(_ context.Context, q FiresQuery) ([]Fire, error) {
-	job := cleanKey(q.Job, maxJob)
 	r.ring.mu.Lock()
 	defer r.ring.mu.Unlock()
-	sums := map[fireKey]*Fire{}
-	for i := range r.ring.fires {
-		f := &r.ring.fires[i]
-		if f.Namespace != r.namespace || f.Group != r.group || f.Job != job || !q.selects(f) {
-			continue
+	var parts []*Fire
+	for _, at := range r.ring.firesOf[jobKey{r.namespace, r.group, cleanKey(q.Job, maxJob)}] {
+		if f := &r.ring.fires[at]; q.selects(f) {
+			parts = append(parts, f)
 		}
-		key := firePartOf(f).fireKey
-		if !q.ByInstance {
-			key.instance = ""
-		}
-		sum := sums[key]
-		if sum == nil {
-			sum = &Fire{Namespace: f.Namespace, Group: f.Group, Job: f.Job, Fire: f.Fire, Trigger: f.Trigger, Instance: key.instance}
-			sums[key] = sum
-		}
-		sum.merge(f)
 	}
+	slices.SortFunc(parts, func(a, b *Fire) int { return compareFires(a, b) })
 	var fires []Fire
-	for _, sum := range sums {
-		fires = append(fires, *sum)
+	for _, part := range parts {
+		instance := part.Instance
+		if !q.ByInstance {
+			instance = ""
+		}
+		last := len(fires) - 1
+		if last < 0 || !fires[last].Fire.Equal(part.Fire) || fires[last].Trigger != part.Trigger || fires[last].Instance != instance {
+			if len(fires) == limitOf(q.Limit) {
+				break
+			}
+			fires = append(fires, Fire{
+				Namespace: part.Namespace, Group: part.Group, Job: part.Job, Fire: part.Fire, Trigger: part.Trigger, Instance: instance,
+			})
+			last++
+		}
+		fires[last].merge(part)
 	}
-	sortFires(fires)
-	return fires[:min(len(fires), limitOf(q.Limit))], nil
+	return fires, nil
 }
 
 func (r *ringReader) Runs(_ context.Context, job string, fire time.Time, trigger uint64) ([]Run, error) {

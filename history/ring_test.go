@@ -3,6 +3,7 @@ package history
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -108,5 +109,66 @@ func TestRing_LatestFires(t *testing.T) {
 	for _, job := range []string{"settle", "export"} {
 		require.Len(t, latest[job], 2)
 		assert.EqualValues(t, []int64{4, 3}, []int64{latest[job][0].OK, latest[job][1].OK})
+	}
+}
+
+func TestRing_SumsTheLatestFires(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	const size, records = 200, 1000
+	g := NewRing(size)
+	var kept []Fire
+	for i := range records {
+		f := Fire{
+			Namespace: "billing", Group: "default", Job: fmt.Sprintf("job-%d", random.IntN(5)), Instance: fmt.Sprintf("i-%d", random.IntN(3)),
+			Fire: at.Add(time.Duration(i/10-random.IntN(20)) * time.Second), Trigger: random.Uint64N(2), Part: uint64(i), OK: 1 + random.Int64N(9),
+		}
+		require.NoError(t, g.Write(t.Context(), Batch{Fires: []Fire{f, f}}))
+		kept = append(kept, f)
+	}
+	kept = kept[records-size:]
+	for n := range 6 {
+		q := FiresQuery{Job: fmt.Sprintf("job-%d", n), Limit: 1 + random.IntN(30), ByInstance: random.IntN(2) == 0}
+		sums := map[fireKey]int64{}
+		for i := range kept {
+			key := firePartOf(&kept[i]).fireKey
+			if !q.ByInstance {
+				key.instance = ""
+			}
+			if key.job == q.Job {
+				sums[key] += kept[i].OK
+			}
+		}
+		var want []Fire
+		for key, ok := range sums {
+			want = append(want, Fire{
+				Namespace: "billing", Group: "default", Job: q.Job, Fire: time.UnixMicro(key.fire).UTC(), Trigger: key.trigger, Instance: key.instance, OK: ok,
+			})
+		}
+		sortFires(want)
+		got, err := g.Reader("billing", "").Fires(t.Context(), q)
+		require.NoError(t, err)
+		assert.Equal(t, want[:min(len(want), q.Limit)], got, q)
+	}
+	assert.Len(t, g.fireKeys, size)
+}
+
+// BenchmarkRing_LatestFires reads what a page of a fleet shows: the last fires of each of a hundred jobs.
+func BenchmarkRing_LatestFires(b *testing.B) {
+	const size, jobs = 100_000, 100
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	g := NewRing(size)
+	var names []string
+	for i := range size {
+		f := Fire{Namespace: "billing", Group: "default", Job: fmt.Sprintf("job-%d", i%jobs), Instance: "a", Fire: at.Add(time.Duration(i/jobs) * time.Second), Part: 1, OK: 1}
+		_ = g.Write(b.Context(), Batch{Fires: []Fire{f}})
+		if i < jobs {
+			names = append(names, f.Job)
+		}
+	}
+	for b.Loop() {
+		_, _ = g.Reader("billing", "").LatestFires(b.Context(), names, 60)
 	}
 }
