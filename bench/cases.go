@@ -24,6 +24,7 @@ type options struct {
 	outage     time.Duration // of the store, in the cases of catching up
 	ttl        time.Duration // of sessions, set by a case; zero: the library's default
 	skew       time.Duration // MaxClockSkew, set by a case; zero: the default
+	defined    bool          // instances offer a kind, set by a case
 	cpuProfile string        // directory for profiles of workers; empty: none
 	logs       string        // directory for logs of workers; empty: none
 }
@@ -44,6 +45,7 @@ var cases = slices.Concat(
 	changeCases(),
 	footprintCases(),
 	lookCases(),
+	definingCases(),
 	comparisonCases(),
 	peerCases(),
 )

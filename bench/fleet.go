@@ -138,7 +138,7 @@ const firstInstance = "w1"
 func (f *fleet) add(sets []jobSet) (*worker, error) {
 	a := assignment{
 		Library: f.library, Store: f.store.url, Instance: fmt.Sprintf("w%d", len(f.workers)+1), Jobs: sets,
-		TTL: f.options.ttl, Skew: f.options.skew,
+		TTL: f.options.ttl, Skew: f.options.skew, Defined: f.options.defined,
 	}
 	if f.options.logs != "" {
 		a.Log = filepath.Join(f.options.logs, f.options.name+"-"+a.Instance+".log")

@@ -28,6 +28,7 @@ var sections = []section{
 	{"outages", renderTable(hasPrefix("cadence-", "catchup-"), "due", "made", "p50", "max", "resume", "catch-up", "fires/s, shard", "lost", "doubled")},
 	{"footprint", renderTable(hasPrefix("footprint-"), "start", "stop", "memory, instance", "memory, job", "CPU at rest", "sent at rest")},
 	{"looks", renderTable(hasPrefix("look-"), "jobs", "jobs max", "jobs CPU", "jobs requests", "top at rest", "top")},
+	{"definitions", renderTable(hasPrefix("define-"), "rate", "p99 alone", "p99 beside", "first p99", "due", "made", "p50", "p99", "lost", "doubled", "stored, job", "memory, job", "deletions", "left")},
 	{"primitives", renderTable(hasPrefix("lock-", "leader-", "watch-", "fanout-"), "p50", "p99", "rate", "peer p50", "peer p99", "peer rate")},
 }
 

@@ -34,6 +34,11 @@ func newRota(a assignment, runs *runLog, log *slog.Logger) (library, error) {
 		return nil, err
 	}
 	r := &rota{executor: e, runs: runs, jobs: map[string]bool{}}
+	if a.Defined {
+		if err := e.RegisterKind(r.kind()); err != nil {
+			return nil, err
+		}
+	}
 	return r, r.register(a.Jobs)
 }
 

@@ -23,6 +23,7 @@ type assignment struct {
 	RunLog   string        // path
 	TTL      time.Duration // of sessions; zero: the library's default
 	Skew     time.Duration // rota's MaxClockSkew; zero: the default
+	Defined  bool          // offer a kind of defined jobs
 	Log      string        // path; empty discards the log
 }
 
