@@ -323,7 +323,7 @@ func TestExplain(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.NoError(t, e.Operator().As("kim", "new tables").Pause(t.Context(), "job"))
 		time.Sleep(time.Minute)
-		a := f.stops("outcome", "with: no such table. The job is paused since 2000-01-01T00:01:01Z by kim (new tables), so no further run of it begins.", "resume the job, then remove the cause")
+		a := f.stops("outcome", "with: no such table. The job is paused since 2000-01-01T00:01:01Z by kim (new tables), so no further run of it begins.", "remove the cause, then resume the job")
 		assert.Equal(t, "Resume", a.Verb)
 		err = e.Operator().As("kim", "renamed").Retire(t.Context(), "job")
 		require.NoError(t, err)

@@ -72,7 +72,7 @@ func newRun(e executor.RunEnded) Run {
 // newCrashedRun returns the record of a run that crashed with its instance.
 func newCrashedRun(e executor.RunCrashed) Run {
 	run := runOfInfo(e.Run)
-	run.Ended, run.Outcome, run.Error = e.At, Crashed, "the session of the instance ended before the run"
+	run.Ended, run.Outcome, run.Error = e.At, Crashed, "the session of the instance ended before the run did"
 	if e.Rerun {
 		run.Error += "; the run is made again"
 	}

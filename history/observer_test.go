@@ -79,7 +79,7 @@ func TestObserver_RecordsAFleet(t *testing.T) {
 		}
 		require.NotNil(t, crashed)
 		require.Equal(t, "b", crashed.Instance)
-		require.Equal(t, "the session of the instance ended before the run; the run is made again", crashed.Error)
+		require.Equal(t, "the session of the instance ended before the run did; the run is made again", crashed.Error)
 
 		bad, err := reader.Last(t.Context(), "bad")
 		require.NoError(t, err)

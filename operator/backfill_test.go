@@ -140,7 +140,7 @@ func TestOperator_Retry(t *testing.T) {
 		require.NoError(t, err)
 		assert.Contains(t, e.Answers[0].Summary, "failed: attempt 1 ended")
 		assert.Equal(t, "Enable", e.Answers[0].Verb, "a retry would wait")
-		assert.Contains(t, e.Answers[0].Do, "enable the shard, then remove the cause, then retry the fire")
+		assert.Contains(t, e.Answers[0].Do, "remove the cause, then enable the shard, then retry the fire")
 		again, err := o.Retry(t.Context(), "job", minute(1), operator.RetryOptions{})
 		require.NoError(t, err)
 		assert.Equal(t, []int{0}, again.Shards)

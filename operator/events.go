@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rota-dev/rota/internal/count"
 	"github.com/rota-dev/rota/internal/record"
 )
 
@@ -18,6 +19,7 @@ const (
 	EventAct      EventKind = "act"      // of an operator, or of the leader in place of one
 	EventLeader   EventKind = "leader"   // the first decision on record of a term
 	EventJoin     EventKind = "join"     // of an instance that is alive
+	EventLeave    EventKind = "leave"    // of an instance that owned shards and whose session has ended
 )
 
 // Event is something that happened in a group. Its texts are for people and not stable across versions.
@@ -40,7 +42,7 @@ type EventsQuery struct {
 }
 
 // Events returns what is on record of the past of the group, the latest first: the last eight decisions about each job, the last 32 acts on
-// it and on the group, the leaders that decided, and when the live instances joined. It reads nothing.
+// it and on the group, the leaders that decided, when the live instances joined, and when the sessions of owners were found to have ended. It reads nothing.
 func (v *GroupView) Events(q EventsQuery) []Event {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -69,6 +71,11 @@ func (v *GroupView) Events(q EventsQuery) []Event {
 			c.add(Event{At: i.Started.Time(), Kind: EventJoin, Instance: m.Name, What: m.Name + " joined"})
 		}
 	}
+	for inc, l := range c.losses {
+		name := record.InstanceOf(inc)
+		what := fmt.Sprintf("%s: its session ended; its shards of %s fail over", name, count.Of(l.jobs, "job"))
+		c.add(Event{At: l.at.Time(), Kind: EventLeave, Instance: name, What: what})
+	}
 	for term, first := range c.leaders {
 		c.add(Event{At: first.At.Time(), Kind: EventLeader, Instance: first.By, What: fmt.Sprintf("%s leads: the first decision on record of term %d", first.By, term)})
 	}
@@ -81,6 +88,13 @@ type eventCollector struct {
 	EventsQuery
 	events  []Event
 	leaders map[uint64]*record.Decision // the first decision of each term
+	losses  map[string]loss             // by incarnation
+}
+
+// loss is the end of an owner's session, as decisions tell.
+type loss struct {
+	at   record.Instant // of the first failover
+	jobs int
 }
 
 func (c *eventCollector) add(e Event) {
@@ -111,7 +125,11 @@ func (c *eventCollector) addDecision(job string, d *record.Decision) {
 	}
 	c.add(Event{At: d.At.Time(), Kind: EventDecision, Job: job, By: d.By, What: what})
 	if c.leaders == nil {
-		c.leaders = map[uint64]*record.Decision{}
+		c.leaders, c.losses = map[uint64]*record.Decision{}, map[string]loss{}
+	}
+	for _, inc := range d.Lost {
+		l := c.losses[inc]
+		c.losses[inc] = loss{min(cmp.Or(l.at, d.At), d.At), l.jobs + 1}
 	}
 	if first := c.leaders[d.Term]; first == nil || d.At < first.At {
 		c.leaders[d.Term] = d

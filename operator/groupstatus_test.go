@@ -456,6 +456,23 @@ func TestOperator_Watch(t *testing.T) {
 		}
 		assert.Empty(t, v.Events(operator.EventsQuery{Until: begin.Add(-time.Second)}))
 	})
+	membertest.RunBubble(t, "has the end of an owner's session, once for all jobs", func(t *testing.T, g *membertest.Group) {
+		g.Start("a", coordtest.Def("job", 0, 4, ""), coordtest.Def("other", 0, 4, ""))
+		g.Start("b", coordtest.Def("job", 0, 4, ""), coordtest.Def("other", 0, 4, ""))
+		o, _ := g.NewOperator()
+		v, err := o.Watch(t.Context())
+		require.NoError(t, err)
+		defer v.Close()
+		time.Sleep(time.Minute)
+		lost := time.Now()
+		g.Server.Expire("b")
+		time.Sleep(time.Minute)
+		left := v.Events(operator.EventsQuery{Kind: operator.EventLeave})
+		require.Len(t, left, 1)
+		assert.Equal(t, "b: its session ended; its shards of 2 jobs fail over", left[0].What)
+		assert.Equal(t, "b", left[0].Instance)
+		assert.WithinRange(t, left[0].At, lost, lost.Add(time.Minute))
+	})
 	membertest.RunBubble(t, "ends with the registry, and does not begin without one", func(t *testing.T, g *membertest.Group) {
 		reg := g.Server.Client("console")
 		o, err := operator.New(reg, "test", "")

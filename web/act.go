@@ -20,6 +20,7 @@ import (
 type actBody struct {
 	Verb   acts.Verb
 	On     string            // the job or the instance; empty for the group
+	Asked  string            // the act and what it is on
 	Warns  string            // what cannot be taken back
 	Values map[string]string // by the names of fields
 	Fields []formField
@@ -91,7 +92,11 @@ func (c *Console) showAct(w http.ResponseWriter, r *request, status int, b actBo
 	if b.Verb.Confirm != nil {
 		b.Warns = "This will " + b.Verb.Confirm(b.Verb.For(b.On)) + "."
 	}
-	c.render(w, r, status, "act", page{Title: b.Verb.Name + " " + b.On, Group: c.group(), Body: b})
+	b.Asked = b.Verb.Name + " " + b.On
+	if b.Verb.On == acts.OnGroup {
+		b.Asked = b.Verb.Name + onWholeGroup
+	}
+	c.render(w, r, status, "act", page{Title: b.Asked, Group: c.group(), Body: b})
 }
 
 // backOf returns the page that an act is on, relative to the fleet's.

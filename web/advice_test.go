@@ -92,12 +92,24 @@ func TestFleet_LeadsToTheDoctorWithoutALeader(t *testing.T) {
 	assert.Contains(t, w.Body.String(), `<a class="button" href="doctor">Doctor</a> <code>rota doctor</code>`)
 }
 
+// What a failing job needs stays while its next fire runs, waits or is dropped by a pause.
+func TestFleet_AdvisesAboutTheFireThatFailed(t *testing.T) {
+	onFleet(t, func(k *kit) {
+		require.NoError(t, k.op.As("kim", "").Pause(context.Background(), "export"))
+		k.fleet.Sleep(2 * time.Minute)
+		part := wrongOf(k, "export")
+		assert.Contains(t, part, "failing: shards 0-1, paused")
+		assert.Contains(t, part, "The fire of 2000-01-01T00:01:00Z failed")
+		assert.Contains(t, part, "remove the cause, then resume the job, then retry the fire")
+	})
+}
+
 // Advice is computed from the snapshot, once for all viewers.
 func TestFleet_AdvisesWithoutReadingTheStore(t *testing.T) {
 	onFleet(t, func(k *kit) {
 		k.page("/")
 		for job, e := range k.console.explanations.entries {
-			assert.Equal(t, "export", job)
+			assert.Equal(t, "export 2000-01-01 00:01:00 +0000 UTC", job, "the fire that failed")
 			assert.NoError(t, e.err)
 		}
 		assert.Len(t, k.console.explanations.entries, 1)

@@ -37,6 +37,7 @@ type fleetBody struct {
 	From, To, Of int
 	Older, Newer string // addresses of the neighbouring pages
 	Note         string
+	Legend       template.HTML // of the strips
 }
 
 // wrongJob is a job that needs somebody.
@@ -44,6 +45,7 @@ type wrongJob struct {
 	Job, Link, State, Text string
 	What, Do, Command      string
 	remedy
+	failed time.Time // the fire of a job that fails, zero for a trigger
 }
 
 // wrongThing is a fault of the group or of an instance.
@@ -153,7 +155,11 @@ func (b *fleetBody) addWrong(jobs []view.Job) {
 		case len(b.Wrong) == wrongOnPage:
 			b.MoreWrong++
 		default:
-			b.Wrong = append(b.Wrong, wrongJob{Job: j.Job, Link: jobLink(j.Job), State: j.State, Text: j.Text, Command: "rota explain " + shell.Quote(j.Job)})
+			wrong := wrongJob{Job: j.Job, Link: jobLink(j.Job), State: j.State, Text: j.Describe(), Command: "rota explain " + shell.Quote(j.Job)}
+			if j.State == view.Failing && j.LastFailure.Trigger == 0 {
+				wrong.failed = j.LastFailure.Fire
+			}
+			b.Wrong = append(b.Wrong, wrong)
 		}
 	}
 }
@@ -173,15 +179,7 @@ func (c *Console) remedyOf(r *request, a *view.Alert) remedy {
 func (c *Console) advise(r *request, jobs []wrongJob) {
 	for i := range jobs {
 		j := &jobs[i]
-		e, ok := c.explainNow(j.Job)
-		if !ok {
-			continue
-		}
-		e = shown(r, e)
-		found, ok := look.AdviceOf(&e, nil)
-		if !ok {
-			found, ok = look.AdviceOf(&e, c.findingsNow())
-		}
+		found, ok := c.adviceOf(r, j)
 		if !ok {
 			continue
 		}
@@ -192,13 +190,31 @@ func (c *Console) advise(r *request, jobs []wrongJob) {
 	}
 }
 
-// explainNow explains the newest fire of a job by the snapshot, once for all viewers of it.
-func (c *Console) explainNow(job string) (view.Explanation, bool) {
-	v, err := c.explanations.get(job, func() (v view.Explanation, err error) {
+// adviceOf returns what helps a job. Of one that fails it is about the fire that failed, whatever the newest fire does: it may run, or
+// wait for the end of a pause.
+func (c *Console) adviceOf(r *request, j *wrongJob) (look.Advice, bool) {
+	fires := []time.Time{{}}
+	if !j.failed.IsZero() {
+		fires = []time.Time{j.failed, {}}
+	}
+	for _, fire := range fires {
+		if e, ok := c.explainNow(j.Job, fire); ok {
+			e = shown(r, e)
+			if found, ok := look.AdviceOf(&e, nil); ok {
+				return found, true
+			}
+		}
+	}
+	return look.AdviceOf(&view.Explanation{Explanation: operator.Explanation{Job: j.Job}}, c.findingsNow())
+}
+
+// explainNow explains a fire of a job by the snapshot, the newest one if fire is zero, once for all viewers of it.
+func (c *Console) explainNow(job string, fire time.Time) (view.Explanation, bool) {
+	v, err := c.explanations.get(job+" "+fire.String(), func() (v view.Explanation, err error) {
 		err = errClosed
 		c.feed.ask(func(g *operator.GroupView) {
 			var e operator.Explanation
-			if e, err = g.Explain(job, operator.AllShards, time.Time{}); err == nil {
+			if e, err = g.Explain(job, operator.AllShards, fire); err == nil {
 				v = view.ExplanationOf(e, view.UnnamedHistory)
 			}
 		})
@@ -277,7 +293,7 @@ func (b *fleetBody) addStrips(drawn map[string]template.HTML) {
 	if drawn == nil {
 		return
 	}
-	b.Table.Head = append(b.Table.Head, "LAST FIRES")
+	b.Table.Head, b.Legend = append(b.Table.Head, "LAST FIRES"), draw.Legend()
 	for i := range b.Table.Rows {
 		r := &b.Table.Rows[i]
 		r.Cells = append(r.Cells, draw.Text{Drawing: drawn[r.Cells[0].Text]})

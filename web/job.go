@@ -23,15 +23,18 @@ const nextOnPage = 5
 
 // jobBody is the page of a job.
 type jobBody struct {
-	Job, Why   string
-	State      string
-	Text       string
-	Strip      template.HTML
-	Grid       string
-	Sections   []section
-	Shards     draw.Table
-	MoreShards int
-	Acts       []actLink
+	Job, Why string
+	State    string
+	Text     string
+	Strip    template.HTML
+	Legend   template.HTML
+	Grid     string
+	// LastFailure is the address of the last run that failed, empty if none is on record.
+	LastFailure string
+	Sections    []section
+	Shards      draw.Table
+	MoreShards  int
+	Acts        []actLink
 }
 
 // actLink leads to the form of an act.
@@ -51,7 +54,10 @@ func (c *Console) showJob(w http.ResponseWriter, r *request) error {
 	job := st.Summary()
 	summary := view.JobOf(&job, detail.At, view.LateAfter)
 	here := url.PathEscape(st.Job) + "/" // relative to this page
-	b := jobBody{Job: st.Job, State: summary.State, Text: summary.Text, Why: here + "explain", Grid: here + "grid"}
+	b := jobBody{Job: st.Job, State: summary.State, Text: summary.Describe(), Why: here + "explain", Grid: here + "grid", Legend: draw.Legend()}
+	if failed := job.LastFailure; !failed.At.IsZero() && len(failed.Shards) > 0 {
+		b.LastFailure = draw.Links{Base: here}.Run(failed.Fire, failed.Trigger, failed.Shards[0])
+	}
 	b.Strip = c.strip(r, st, here)
 	links := linkColumns(rootOf(r))
 	b.Sections = screenOf(shown(r, detail).Screen, c.times(r), links)

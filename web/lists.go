@@ -54,22 +54,41 @@ func (c *Console) showInstances(w http.ResponseWriter, r *request) error {
 	return nil
 }
 
-// showActs shows the acts on the group, and those on a job.
+// showActs shows the acts on the group and on all jobs, or those on a job.
 func (c *Console) showActs(w http.ResponseWriter, r *request) error {
+	job := r.URL.Query().Get("job")
+	if job != "" {
+		return c.showActsOn(w, r, job)
+	}
+	_, stale, err := c.readGroup(r)
+	if err != nil {
+		return err
+	}
+	b := listBody{Stale: stale, Intro: "The latest acts of operators on jobs and on the whole group. The buttons below act on the whole group."}
+	done := view.Events{Events: c.events(operator.EventsQuery{Kind: operator.EventAct, Limit: eventsOnPage})}
+	b.Sections = screenOf(done.Screen, c.times(r), linkColumns(""))
+	b.Acts = c.actLinks(r, acts.OnGroup, "act/")
+	for i := range b.Acts {
+		b.Acts[i].Name += onWholeGroup
+	}
+	c.render(w, r, http.StatusOK, "list", page{Title: "Acts", Group: c.group(), Body: b})
+	return nil
+}
+
+// onWholeGroup follows the name of an act on the group.
+const onWholeGroup = " the whole group"
+
+// showActsOn shows the acts on a job, and those on the group, which are on it as well.
+func (c *Console) showActsOn(w http.ResponseWriter, r *request, job string) error {
 	ctx, cancel := call(r)
 	defer cancel()
-	job := r.URL.Query().Get("job")
 	v, err := look.Acts(ctx, c.op, job)
 	if err != nil {
 		return err
 	}
-	b := listBody{Intro: "The latest acts of operators on the whole group. A job's page leads to those on it."}
-	if job != "" {
-		b.Intro = "The latest acts of operators on " + job + " and on the whole group."
-	}
+	b := listBody{Intro: "The latest acts of operators on " + job + " and on the whole group."}
 	b.Sections = screenOf(v.Screen, c.times(r), linkColumns(""))
-	b.Acts = c.actLinks(r, acts.OnGroup, "act/")
-	c.render(w, r, http.StatusOK, "list", page{Title: "Acts", Group: c.group(), Body: b})
+	c.render(w, r, http.StatusOK, "list", page{Title: "Acts on " + job, Group: c.group(), Body: b})
 	return nil
 }
 

@@ -110,6 +110,8 @@ func (c *Console) problemOf(r *request, err error) *problem {
 		return &problem{http.StatusServiceUnavailable, "The console is being shut down."}
 	case errors.Is(err, operator.ErrUnknownJob):
 		return &problem{http.StatusNotFound, "There is no job of this name. It may have been deleted."}
+	case errors.Is(err, operator.ErrInvalidArgument):
+		return &problem{http.StatusNotFound, sentence(err)}
 	case isUnreachable(err):
 		c.options.Logger.Warn("the console cannot reach the store", "path", r.URL.Path, "error", err)
 		return &problem{http.StatusServiceUnavailable, "The store does not answer. Jobs whose instances reach it go on."}
@@ -119,6 +121,12 @@ func (c *Console) problemOf(r *request, err error) *problem {
 	}
 	c.options.Logger.Error("a request of the console failed", "path", r.URL.Path, "error", err)
 	return &problem{http.StatusInternalServerError, "The console failed; its log has the cause."}
+}
+
+// sentence returns the text of an error as a sentence.
+func sentence(err error) string {
+	text := err.Error()
+	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
 // isUnreachable reports whether a call failed since the store did not answer.

@@ -18,12 +18,12 @@ const (
 	eventsOnPage = 200
 	// eventsKept bounds the events that the console has observed itself.
 	eventsKept = 1000
-	// eventLeave is an instance that has left, or whose session has ended. The records do not keep that, so the console does.
-	eventLeave operator.EventKind = "leave"
+	// leaveKnownWithin is the time between the end of a session and the failover, by which they are the same event.
+	leaveKnownWithin = time.Minute
 )
 
 // eventKinds are the kinds of events, as the form of the timeline lists them.
-var eventKinds = []operator.EventKind{operator.EventDecision, operator.EventAct, operator.EventLeader, operator.EventJoin, eventLeave}
+var eventKinds = []operator.EventKind{operator.EventDecision, operator.EventAct, operator.EventLeader, operator.EventJoin, operator.EventLeave}
 
 // timelineBody is the page of what happened in the group.
 type timelineBody struct {
@@ -81,7 +81,7 @@ func (c *Console) events(q operator.EventsQuery) []operator.Event {
 	known := c.feed.events(q)
 	for _, e := range c.chronicle.list() {
 		isIn := !e.At.Before(q.Since) && (q.Until.IsZero() || !e.At.After(q.Until)) && (q.Kind == "" || e.Kind == q.Kind)
-		isKnown := slices.ContainsFunc(known, func(k operator.Event) bool { return k.Kind == e.Kind && k.Instance == e.Instance && k.At.Equal(e.At) })
+		isKnown := slices.ContainsFunc(known, func(k operator.Event) bool { return isSameEvent(k, e) })
 		if isIn && !isKnown {
 			known = append(known, e)
 		}
@@ -90,7 +90,18 @@ func (c *Console) events(q operator.EventsQuery) []operator.Event {
 	return known
 }
 
-// chronicle keeps what the console observes of the group and the records do not keep: instances that leave, joins of those that have left
+// isSameEvent reports whether an event that the console has observed is one on record.
+func isSameEvent(known, observed operator.Event) bool {
+	if known.Kind != observed.Kind || known.Instance != observed.Instance {
+		return false
+	}
+	if known.Kind == operator.EventLeave {
+		return known.At.Sub(observed.At).Abs() < leaveKnownWithin
+	}
+	return known.At.Equal(observed.At)
+}
+
+// chronicle keeps what the console observes of the group and the records do not keep: instances that leave in order, joins of those that have left
 // since, and a leader that has decided nothing.
 type chronicle struct {
 	mu      sync.Mutex
@@ -123,7 +134,7 @@ func (c *chronicle) observe(st operator.GroupStatus) {
 			if m.Draining {
 				what = m.Instance + " left"
 			}
-			c.add(operator.Event{At: st.At, Kind: eventLeave, Instance: m.Instance, What: what})
+			c.add(operator.Event{At: st.At, Kind: operator.EventLeave, Instance: m.Instance, What: what})
 		}
 	}
 	if st.Leader != c.leader && !isFirst {

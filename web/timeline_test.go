@@ -85,3 +85,18 @@ func TestChronicle(t *testing.T) {
 	}
 	assert.Len(t, c.list(), eventsKept, "what it keeps is bounded")
 }
+
+func TestIsSameEvent(t *testing.T) {
+	at := time.Date(2026, 1, 1, 14, 0, 0, 0, time.UTC)
+	leave := operator.Event{At: at, Kind: operator.EventLeave, Instance: "a"}
+	join := operator.Event{At: at, Kind: operator.EventJoin, Instance: "a"}
+	after := func(e operator.Event, d time.Duration) operator.Event {
+		e.At = e.At.Add(d)
+		return e
+	}
+	assert.True(t, isSameEvent(leave, after(leave, -10*time.Second)), "the failover follows the end of the session")
+	assert.False(t, isSameEvent(leave, after(leave, time.Hour)))
+	assert.True(t, isSameEvent(join, join))
+	assert.False(t, isSameEvent(join, after(join, time.Second)))
+	assert.False(t, isSameEvent(join, leave))
+}

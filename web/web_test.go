@@ -33,7 +33,7 @@ func TestPages(t *testing.T) {
 			"/?state=paused":                          {`href="jobs/rebuild"`},
 			"/?q=sett":                                {`href="jobs/settle"`},
 			"/jobs/settle":                            {"every 1m", `href="settle/explain"`, `href="settle/explain?shard=0"`, `href="settle/act/trigger"`, "led by a"},
-			"/jobs/export":                            {"failing", secret, "Last fires", "<svg", `href="export/grid"`, `href="export/fires/2000-01-01T00:01:00Z"`},
+			"/jobs/export":                            {"failing", secret, `href="export/fires/2000-01-01T00:01:00Z/shards/0">what failed last`, `class="legend"`, "Last fires", "<svg", `href="export/grid"`, `href="export/fires/2000-01-01T00:01:00Z"`},
 			"/jobs/rebuild":                           {"by kim", "quarter"},
 			"/jobs/settle/explain":                    {"Shards 0-1", "Shards 2-3", "What was checked", "defined: revision 0 is stored"},
 			"/jobs/export/explain":                    {secret},
@@ -46,11 +46,12 @@ func TestPages(t *testing.T) {
 			"/instances":                       {"leader", "instances/b/act/drain"},
 			"/timeline?job=settle":             {"settle", "a"},
 			"/acts?job=rebuild":                {"pause", "kim"},
+			"/acts":                            {"rebuild", "pause", "kim", "pause the whole group", `href="act/pause"`},
 			"/doctor":                          {"Findings"},
 			"/jobs/settle/act/trigger":         {"Run the job now", "Parameter", "Yes, trigger settle", `href="../../../jobs/settle"`},
 			"/jobs/export/act/retry?shards=1":  {`value="1"`, "Fire (required)"},
 			"/instances/b/act/drain":           {"Yes, drain b"},
-			"/act/pause":                       {"Stop all jobs of the group", "Yes, pause"},
+			"/act/pause":                       {"Stop all jobs of the group", "Yes, pause the whole group"},
 			"/static/style.css":                {"--back"},
 			"/jobs/" + url.PathEscape(hostile): {"&lt;script&gt;"},
 		} {
@@ -61,6 +62,10 @@ func TestPages(t *testing.T) {
 		}
 		assert.NotContains(t, k.page("/?q=sett"), `id="job-export"`)
 		assert.NotContains(t, k.page("/?state=paused"), `id="job-settle"`)
+		assert.NotContains(t, k.page("/acts?job=rebuild"), "act/pause", "the page of a job has no act on all jobs")
+		w := k.get("/jobs/settle/explain?shard=99")
+		assert.Equal(t, http.StatusNotFound, w.Code)
+		assert.Contains(t, w.Body.String(), "there is no shard 99 of 4")
 	})
 }
 

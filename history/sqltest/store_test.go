@@ -236,7 +236,7 @@ func TestStore_StoresARecordOnce(t *testing.T) {
 func TestStore_PrefersTheOwnersRecordOfARunToTheLeaders(t *testing.T) {
 	crashed := runOf(0, 1, 0, history.Crashed)
 	crashed.Started, crashed.Shards, crashed.Reason, crashed.Fence = time.Time{}, 0, "", 0 // the leader does not know them
-	crashed.Ended, crashed.Error = start.Add(time.Minute), "the session of the instance ended before the run"
+	crashed.Ended, crashed.Error = start.Add(time.Minute), "the session of the instance ended before the run did"
 	own := func(how history.Outcome) history.Run {
 		r, code := runOf(0, 1, 1234, how), 3
 		r.Output, r.TraceID, r.ItemsFetched, r.ItemsProcessed = "disk full", "4bf92f3577b34da6a3ce929d0e0e4736", 7, 5

@@ -20,6 +20,8 @@ type Decision struct {
 	By    string  `json:"by"`              // the leader's name
 	What  string  `json:"what"`            // the change and its reason, shortened
 	Again int     `json:"again,omitempty"` // how many earlier decisions had the same text
+	// Lost are the first incarnations whose sessions had ended, and whose shards the decision fails over.
+	Lost []string `json:"lost,omitempty"`
 }
 
 const (
@@ -28,12 +30,13 @@ const (
 
 	maxDecisions     = 8
 	maxDecisionBytes = 200
+	maxDecisionLost  = 4
 )
 
 // Note adds a decision to the plan and drops the oldest ones. It keeps each text once, so that
 // a shard that moves back and forth does not displace all other decisions.
 func (p *Plan) Note(d Decision) {
-	d.What = cut(d.What, maxDecisionBytes)
+	d.What, d.Lost = cut(d.What, maxDecisionBytes), d.Lost[:min(len(d.Lost), maxDecisionLost)]
 	kept := make([]Decision, 0, maxDecisions+1)
 	for _, o := range p.Decisions {
 		if o.What == d.What {

@@ -157,7 +157,7 @@ func (m maker) plan(t *testing.T) *Plan {
 	p.Resets, p.Unoffered = uint64(m.number()), m.instant()
 	p.Ended, p.Failures = m.ends()
 	for range m.IntN(3) {
-		p.Decisions = append(p.Decisions, Decision{m.instant(), uint64(m.number()), m.text(), m.text(), m.number()})
+		p.Decisions = append(p.Decisions, Decision{m.instant(), uint64(m.number()), m.text(), m.text(), m.number(), nil})
 	}
 	return p
 }

@@ -28,7 +28,7 @@ const (
 		`"owners":{"a.s":"0-5","b.t":"6-11","c.u":""},"frozen":"3","disabled":"4,99","watermarks":` + fullMarks + `,"reruns":` + fullRuns + `,` +
 		`"triggers":[{"number":7,"at":"1970-01-01T00:16:40Z","epoch":1,"param":"2026-01","shards":"1-3,9"},{"number":8,"at":null,"shards":""},{"number":9,"at":"1970-01-01T00:16:40Z"}],` +
 		`"counts":` + fullCounts + `,"problem":"日次","resets":2,"cancels":[{"shards":"2","epoch":1,"fire":"1970-01-01T00:16:40Z","attempt":1}],"group_pause":{"paused":true,"schedule_stopped":true},"unoffered":"1970-01-01T00:16:40Z",` + fullEnds + `,` +
-		`"decisions":[{"at":"1970-01-01T00:16:40Z","term":7,"by":"a","what":"assign 0-3 to a","again":2},{"at":"1970-01-01T00:16:40Z","term":8,"by":"a","what":"none"}],` +
+		`"decisions":[{"at":"1970-01-01T00:16:40Z","term":7,"by":"a","what":"assign 0-3 to a","again":2},{"at":"1970-01-01T00:16:40Z","term":8,"by":"a","what":"fail over 3 of b","lost":["b.5"]}],` +
 		`"a_novelty":9007199254740993,"novelty":{"x":[1.50,2]}}`
 )
 
@@ -57,7 +57,7 @@ func fullRecords(t *testing.T) (*Plan, *Claims) {
 		},
 		Triggers: []Trigger{{Number: 7, At: at, Epoch: 1, Param: "2026-01", Shards: &shards}, {Number: 8, Shards: &none}, {Number: 9, At: at}},
 		Counts:   Counts{1 << 62, 2, 3, 4, 5, 6, 7}, Problem: "日次", Resets: 2, Cancels: Runs{{shardset.Of(2), Ref{Epoch: 1, Fire: at, Attempt: 1}}}, GroupPause: &OwnHold{true, true}, Unoffered: at, Ended: at + 1e9,
-		Decisions: []Decision{{at, 7, "a", "assign 0-3 to a", 2}, {at, 8, "a", "none", 0}},
+		Decisions: []Decision{{at, 7, "a", "assign 0-3 to a", 2, nil}, {at, 8, "a", "fail over 3 of b", 0, []string{"b.5"}}},
 		extra:     Fields{"novelty": json.RawMessage(`{"x":[1.50,2]}`), "a_novelty": json.RawMessage(`9007199254740993`)},
 	}
 	plan.Failures = Failures{{plan.Reruns[0], 4, at + 5e8, "日次 <a&b> \"x\"\\\n\x00\u2028", true, 6, 3, "#7-hr55fvbgto26m", true}}

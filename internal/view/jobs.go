@@ -167,14 +167,14 @@ func (v Jobs) table(t Times) Table {
 		table.Rows = append(table.Rows, []string{
 			j.Job, ShortSchedule(j.Schedule), j.next(t), t.At(j.LastFire), j.describeShards(),
 			fmt.Sprintf("%d/%d/%d", j.Counts.Succeeded, j.Counts.Failed, j.Counts.Skipped),
-			fmt.Sprint(j.Revision), t.At(j.Ended), fmt.Sprint(j.Triggers), fmt.Sprint(j.Counts.Lost), fmt.Sprint(j.Counts.Unknown), j.describeHold(t), j.describe(),
+			fmt.Sprint(j.Revision), t.At(j.Ended), fmt.Sprint(j.Triggers), fmt.Sprint(j.Counts.Lost), fmt.Sprint(j.Counts.Unknown), j.describeHold(t), j.Describe(),
 		})
 	}
 	return table
 }
 
-// describe returns the state in words, with who paused the job.
-func (j *Job) describe() string {
+// Describe returns the state in words, with who paused the job.
+func (j *Job) Describe() string {
 	of := ""
 	switch {
 	case j.RetiredBy.By != "":

@@ -20,10 +20,10 @@ func TestRetiring_IsNoAlarm(t *testing.T) {
 	v := JobsOf(st, JobsFilter{State: Retiring})
 	assert.Equal(t, []string{"digest"}, v.Names())
 	assert.Empty(t, v.Alerts)
-	assert.Equal(t, "retiring by kim", v.Jobs[0].describe())
+	assert.Equal(t, "retiring by kim", v.Jobs[0].Describe())
 	j.RetiredBy.By = ""
 	without := JobOf(&j, now, time.Minute)
-	assert.Equal(t, "retiring", without.describe())
+	assert.Equal(t, "retiring", without.Describe())
 	check := CheckOf(st, CheckLimits{MaxLate: time.Minute})
 	assert.Equal(t, CheckOK, check.Code, check.Reasons)
 }

@@ -200,7 +200,7 @@ func TestJobs_DescribesSeveralStatesAtOnce(t *testing.T) {
 		"web-1 expired":                                       {Shards: 4, Expired: 1, ExpiredOwners: []string{"web-1"}, Disabled: 1},
 	} {
 		v := JobOf(&j, time.Now(), LateAfter)
-		assert.Equal(t, want, v.describe())
+		assert.Equal(t, want, v.Describe())
 	}
 }
 

@@ -281,6 +281,9 @@ func (s *subject) findEndedFire() (record.EndedFire, bool) {
 	return endedFire(s.Plan.Fires, s.fire)
 }
 
+// removeCause begins the advice about a failed run.
+const removeCause = "remove the cause, then "
+
 func (s *subject) describeFailure(f record.Failure) result {
 	if f.Error == due.CrashedRunError {
 		r := stop("retry the "+s.what()+"; see on_crash and max_attempts of the job", "attempt %d was lost at %s: %s, and it is not made again", f.Attempt, seconds(f.At), f.Error).with(Retry)
@@ -293,7 +296,7 @@ func (s *subject) describeFailure(f record.Failure) result {
 		r.last, r.do = true, "see the acts on the job, which have the fire of a retry"
 		return r
 	}
-	do := "remove the cause, then retry the " + s.what()
+	do := removeCause + "retry the " + s.what()
 	if f.OwnParam {
 		do += " with the parameter of its trigger"
 	}

@@ -547,15 +547,15 @@ func TestExplain_OfATriggeredRun(t *testing.T) {
 		{"that failed, of a paused job", "outcome", Stop, func(r *Records) {
 			failed(r)
 			r.Plan.Paused, r.Plan.Epochs[0].Until = true, coordtest.At(4)
-		}, "with: no such table. The job is paused since " + seconds(coordtest.At(4)) + ", so no further run of it begins.", "resume the job, then remove the cause, then retry the run", Resume},
+		}, "with: no such table. The job is paused since " + seconds(coordtest.At(4)) + ", so no further run of it begins.", "remove the cause, then resume the job, then retry the run", Resume},
 		{"that failed, of a paused group", "outcome", Stop, func(r *Records) {
 			failed(r)
 			r.Plan.Paused, r.Plan.GroupPause = true, &record.OwnHold{}
-		}, "with: no such table. All jobs of the group are paused, so no further run of it begins.", "resume the group, then", ResumeGroup},
+		}, "with: no such table. All jobs of the group are paused, so no further run of it begins.", "remove the cause, then resume the group, then", ResumeGroup},
 		{"that failed, of a disabled shard", "outcome", Stop, func(r *Records) {
 			failed(r)
 			r.Plan.Disabled = shardset.Of(0)
-		}, "with: no such table. The shard is disabled, so no further run of it begins.", "enable the shard, then remove the cause, then retry the run", Enable},
+		}, "with: no such table. The shard is disabled, so no further run of it begins.", "remove the cause, then enable the shard, then retry the run", Enable},
 		{"that failed, of a retiring job", "outcome", Stop, func(r *Records) {
 			failed(r)
 			r.Plan.Paused = true

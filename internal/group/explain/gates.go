@@ -142,7 +142,11 @@ func (r *Records) explainShard(shard int, fire record.Instant) Answer {
 	}
 	if h, held := s.findHoldAfter(last, end); held {
 		a.Summary += " " + capitalize(h.what) + ", so no further run of it begins."
-		a.Do, a.Verb, a.Target = strings.TrimSuffix(h.do+", then "+end.do, ", then "), h.verb, ""
+		first, later := "", end.do
+		if rest, failed := strings.CutPrefix(end.do, removeCause); failed { // a resumed job would fail again
+			first, later = removeCause, rest
+		}
+		a.Do, a.Verb, a.Target = first+strings.TrimSuffix(h.do+", then "+later, ", then "), h.verb, ""
 		if h.verb == "" { // no act on a job that is to be deleted
 			a.Do = h.do
 		}

@@ -39,6 +39,7 @@ type Change struct {
 	rev     registry.Rev // of the plan that it replaces; zero to create the plan
 	Plan    *record.Plan
 	Expired []registry.SessionID
+	lost    []string // the incarnations whose shards are failed over
 	conds   []registry.Cond
 	ops     []registry.Op
 	Why     []string // for the log, and for the plan
@@ -58,7 +59,7 @@ type Reaping struct {
 // and they are no reason to write a plan.
 func (c *Change) NoteDecision(d record.Decision) {
 	if len(c.Why) > 0 {
-		d.What = strings.Join(c.Why, "; ")
+		d.What, d.Lost = strings.Join(c.Why, "; "), c.lost
 		c.Plan.Note(d)
 	}
 }

@@ -43,6 +43,7 @@ func (p *jobPlanner) failOverExpired() {
 		p.change.Expired = append(p.change.Expired, record.SessionOf(inc))
 		delete(p.next.Owners, inc)
 		p.noteDue(shards)
+		p.change.lost = append(p.change.lost, inc)
 		p.explain("fail over %s of %s", shards, record.InstanceOf(inc))
 	}
 }
