@@ -27,6 +27,9 @@ func TestSettleSurvivesACrash(t *testing.T) { // no server, no waiting: millisec
 	})
 }
 
+// To here.
+
+// aMinute runs for a minute.
 func aMinute(ctx context.Context, _ *executor.Run) error {
 	select {
 	case <-time.After(time.Minute):
@@ -35,5 +38,3 @@ func aMinute(ctx context.Context, _ *executor.Run) error {
 		return context.Cause(ctx)
 	}
 }
-
-// To here.

@@ -12,16 +12,19 @@ import (
 	"strings"
 )
 
-// tableRow matches a row of README.md's table of directories and captures its path.
+// directoriesPage has the table of directories.
+const directoriesPage = "CONTRIBUTING.md"
+
+// tableRow matches a row of the table of directories and captures its path.
 var tableRow = regexp.MustCompile("(?m)^\\| `([^`]+)/` \\|")
 
 // directoriesAreDocumented compares the top-level directories with the table.
 func directoriesAreDocumented(tr *tree) (faults []string) {
 	var documented []string
-	for _, row := range tableRow.FindAllSubmatch(tr.files["README.md"], -1) {
+	for _, row := range tableRow.FindAllSubmatch(tr.files[directoriesPage], -1) {
 		dir := string(row[1])
 		if !tr.exists(dir) {
-			faults = append(faults, fmt.Sprintf("README.md: nothing at %s/", dir))
+			faults = append(faults, fmt.Sprintf("%s: nothing at %s/", directoriesPage, dir))
 		}
 		top, _, _ := strings.Cut(dir, "/")
 		documented = append(documented, top)
@@ -30,9 +33,18 @@ func directoriesAreDocumented(tr *tree) (faults []string) {
 	for _, p := range tr.paths() {
 		dir, _, below := strings.Cut(p, "/")
 		if below && dir != reported && !slices.Contains(documented, dir) {
-			faults = append(faults, fmt.Sprintf("%s/: not in README.md's table of directories", dir))
+			faults = append(faults, fmt.Sprintf("%s/: not in the table of directories of %s", dir, directoriesPage))
 			reported = dir
 		}
+	}
+	return faults
+}
+
+// frontPageIsShort bounds the lines of README.md.
+func frontPageIsShort(tr *tree) (faults []string) {
+	const most = 120
+	if n := bytes.Count(tr.files["README.md"], []byte("\n")); n > most {
+		faults = append(faults, fmt.Sprintf("README.md: %d lines, above %d", n, most))
 	}
 	return faults
 }

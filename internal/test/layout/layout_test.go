@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"strings"
 	"testing"
 	"testing/fstest"
 )
@@ -97,7 +98,10 @@ var promises = []struct {
 	}},
 	{"directories are documented", directoriesAreDocumented, []map[string]string{
 		{"unheard/x.txt": ""},
-		{"README.md": "| `registry/memory/` | |\n", "registry/x.go": "package registry"},
+		{"CONTRIBUTING.md": "| `registry/memory/` | |\n", "registry/x.go": "package registry"},
+	}},
+	{"the front page is short", frontPageIsShort, []map[string]string{
+		{"README.md": strings.Repeat("\n", 121)},
 	}},
 	{"documents show what compiles", documentsShowWhatCompiles, []map[string]string{
 		{"README.md": ""},
@@ -176,9 +180,10 @@ func TestRepository(t *testing.T) {
 var sound = map[string]string{
 	"go.mod":    "module example.org/m\n",
 	"docs/a.md": "## 1. The `b`, as_is\n[up](../README.md) [beside](.) `go test ./registry -v -run Soak`\n| `./registry -run 'TestA/of a thing/b, c'` |",
-	"README.md": "# D\n[a](docs/a.md#1-the-b-as_is) [b](https://example.org/#e) [c](#d)\n| `registry/` | |\n| `conformance/` | |\n" +
-		"| `executor/` | |\n| `coordinator/` | |\n| `internal/` | |\n| `cmd/rota/` | |\n| `docs/` | |\ngo get example.org/m@main\n" +
+	"README.md": "# D\n[a](docs/a.md#1-the-b-as_is) [b](https://example.org/#e) [c](#d)\n" +
+		"\ngo get example.org/m@main\n" +
 		"<!-- cmd/rota/a.go -->\n```go\nfunc init() {}\n```\n",
+	"CONTRIBUTING.md": "| `registry/` | |\n| `conformance/` | |\n| `executor/` | |\n| `coordinator/` | |\n| `internal/` | |\n| `cmd/rota/` | |\n| `docs/` | |\n",
 
 	"registry/a.go":                     "// Package registry is a.\npackage registry; import _ \"time\"; func (a) init() {}; var f func(chan int)",
 	"registry/memory/a.go":              "// Package memory is a.\npackage memory; import _ \"example.org/m/registry\"",
