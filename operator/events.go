@@ -121,7 +121,7 @@ func (c *eventCollector) cut() {
 func (c *eventCollector) addDecision(job string, d *record.Decision) {
 	what := d.What
 	if d.Again > 0 {
-		what += fmt.Sprintf(" (and %d times before)", d.Again)
+		what += fmt.Sprintf(" (and %s before)", count.Of(d.Again, "time"))
 	}
 	c.add(Event{At: d.At.Time(), Kind: EventDecision, Job: job, By: d.By, What: what})
 	if c.leaders == nil {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rota-dev/rota/internal/shell"
 	"github.com/rota-dev/rota/operator"
 )
 
@@ -58,5 +59,9 @@ func describeUnoffered(jobs []operator.JobSummary) string {
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("no live instance offers %s: start one that does; if it was removed or renamed on purpose: rota retire JOB", someNames(names))
+	of := "JOB"
+	if len(names) == 1 {
+		of = shell.Quote(names[0])
+	}
+	return fmt.Sprintf("no live instance offers %s: start one that does; if it was removed or renamed on purpose: rota retire %s", someNames(names), of)
 }
