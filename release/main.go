@@ -18,6 +18,10 @@ var steps = map[string]step{
 	"versions": {"TREE VERSION PROXY", writeVersions},
 	"proxy":    {"TREE VERSION PROXY", fillProxy},
 	"verify":   {"TREE VERSION PROXY ETCD WORK", verifyRelease},
+	"licences": {"TREE write|check", writeLicences},
+	"archive":  {"FILE TOP SECONDS BINARY TEXT...", packArchive},
+	"image":    {"FILE SECONDS VERSION COMMIT SOURCE ZONEINFO ARCH=BINARY...", packImage},
+	"deb":      {"FILE SECONDS ARCH VERSION BINARY UNIT COPYRIGHT SCRIPTS HOMEPAGE", packDeb},
 }
 
 var errUsage = errors.New("wrong arguments")

@@ -34,7 +34,7 @@ func Run(ctx context.Context, r Release) error {
 		return err
 	}
 	v := &verification{Release: r, env: append(os.Environ(),
-		"GOMODCACHE="+filepath.Join(r.Work, "mod"), "GOBIN="+filepath.Join(r.Work, "bin"), "GOFLAGS=-modcacherw", "GOWORK=off",
+		"GOMODCACHE="+filepath.Join(r.Work, "mod"), "GOBIN="+filepath.Join(r.Work, "bin"), "GOFLAGS=-modcacherw -trimpath", "GOWORK=off",
 		"GONOSUMDB="+r.Module, "GOPROXY=file://"+r.Proxy+","+strings.TrimSpace(string(upstream)))}
 	v.step("library", func() error { return v.library(ctx) })
 	v.step("command", func() error { return v.command(ctx) })
