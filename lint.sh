@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Usage: ./lint.sh [--fix]
 #
-# Runs go vet and staticcheck over every module and gofumpt over every file, reports all
+# Runs go vet and staticcheck over every module, gofumpt over every file, and release/apidiff. Reports all
 # findings, and fails if there are any. --fix formats the files with gofumpt first.
 #
 # The tools are pinned in internal/tools/go.mod and built by go into its own cache: the first
@@ -28,6 +28,8 @@ while read -r dir; do
 	(cd "$dir" && go vet ./... </dev/null) || status=1
 	(cd "$dir" && "$staticcheck" ./... </dev/null) || status=1
 done < <(find . -name go.mod -not -path './internal/tools/*' -exec dirname {} + | sort)
+
+release/apidiff || status=1
 
 if ((status == 0)); then
 	echo "lint: ok in ${SECONDS} s"

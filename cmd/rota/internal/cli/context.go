@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -158,32 +157,4 @@ func changeFile(s *settings.Settings, change func(*settings.File) error) error {
 		return &exit.Error{Code: exit.Usage, Err: err}
 	}
 	return settings.WriteFile(s.ConfigPath(), file)
-}
-
-// versionCommand returns the command that prints the version of the program.
-func versionCommand() *cobra.Command {
-	return settings.Limit(&cobra.Command{
-		Use:   "version",
-		Short: "Print the version of this program",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), describeVersion())
-			return err
-		},
-	})
-}
-
-// describeVersion returns the version of the module, or the commit that it was built from.
-func describeVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "rota, version unknown"
-	}
-	version := info.Main.Version
-	for _, setting := range info.Settings {
-		if setting.Key == "vcs.revision" && (version == "" || version == "(devel)") {
-			version = setting.Value
-		}
-	}
-	return fmt.Sprintf("rota %s, %s", version, info.GoVersion)
 }
