@@ -23,7 +23,7 @@ import (
 // The keys of which a job has exactly one.
 var (
 	scheduleKeys = []string{"schedule", "every", "quartz", "at", "fixed_delay", "always", "after", "on"}
-	workKeys     = []string{"command", "shell", "http"}      // of a kind, and of a job that rota run runs
+	workKeys     = []string{"command", "shell", "http"}   // of a kind, and of a job that rota run runs
 	jobWorkKeys  = append(slices.Clone(workKeys), "kind") // of a job
 )
 
