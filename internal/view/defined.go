@@ -67,6 +67,13 @@ func (v Definitions) Names() (names []string) {
 // Items returns the jobs.
 func (v Definitions) Items() []any { return itemsOf(v.Definitions) }
 
+// Definition is a job that is defined as data.
+type Definition struct {
+	Version    int                 `json:"version"`
+	At         time.Time           `json:"at"`
+	Definition operator.DefinedJob `json:"definition"`
+}
+
 // Kinds is the list of the kinds of jobs that are defined as data.
 type Kinds struct {
 	Version int                   `json:"version"`
