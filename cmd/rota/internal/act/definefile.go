@@ -49,7 +49,7 @@ func (o *defineOptions) checkForm(f *pflag.FlagSet, args []string) (err error) {
 	return err
 }
 
-// filePlan is what a file changes.
+// filePlan are the changes that a file causes.
 type filePlan struct {
 	name    string
 	file    *jobsfile.File
@@ -134,7 +134,7 @@ func (p *filePlan) load(cmd *cobra.Command, c *commands, o *defineOptions) error
 	return nil
 }
 
-// plan sets what is to be changed, or returns all problems.
+// plan sets the changes, or returns all problems.
 func (p *filePlan) plan(ctx context.Context, op *operator.Operator, o *defineOptions) error {
 	defs := make([]operator.Definition, len(p.file.Defined))
 	named := map[string]bool{}

@@ -142,7 +142,7 @@ func TestDefine_ExitCodes(t *testing.T) {
 	})
 }
 
-// tenantsFile is what a pipeline keeps in a repository.
+// tenantsFile is a file as a pipeline has it.
 const tenantsFile = `namespace: billing
 defaults: {timezone: Europe/Berlin}
 kinds:
