@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
@@ -73,6 +72,9 @@ func TestDefinitions(t *testing.T) {
 		body = k.page("/kinds")
 		assert.Contains(t, body, `href="definitions?kind=report"`)
 		assert.Contains(t, body, "no process has stored it")
-		assert.Equal(t, http.StatusOK, k.get("/jobs/"+url.PathEscape("acme/reminder")).Code, "the page of a job that rests")
+		body = k.page("/jobs/" + url.PathEscape("acme/reminder"))
+		for _, want := range []string{"mail, defined as data", "<dt>rests</dt>", "wakes "} {
+			assert.Contains(t, body, want, "the page of a job that rests")
+		}
 	})
 }

@@ -52,6 +52,8 @@ func TestDefine(t *testing.T) {
 
 		require.Equal(t, exit.OK, f.run("define acme/reminder --kind report --at 2000-01-02T09:00:00Z --if-absent").code)
 		f.compareScreen(t, "definitions", "definitions")
+		assert.Contains(t, f.run("job acme/reminder").out, "kind      report, defined as data\n")
+		assert.Contains(t, f.run("job acme/reminder").out, "rests     wakes 2000-01-02T08:59:30Z (in 32h)\n")
 		assert.Equal(t, "acme/reminder\n", f.run("definitions --prefix acme/rem --kind report -o name").out)
 		assert.Equal(t, "no jobs are defined\n", f.run("definitions --kind other").out)
 		var v struct {
