@@ -182,6 +182,110 @@ func (o *Operator) Definitions(ctx context.Context, filters ...DefinitionFilter)
 	}
 }
 
+// DefinedPage is a page of the jobs that are defined as data.
+type DefinedPage struct {
+	Jobs []DefinedJob // in the order of the records
+	// Next is the cursor with which the next page begins; it is empty if there is none. A page may have fewer jobs than its limit and a Next.
+	Next string
+}
+
+// maxScanned is how many records a page reads before it ends without being full, but for those of the directories that it reads together.
+const maxScanned = 2000
+
+// DefinitionsPage is Definitions for a page of at most limit jobs, which begins at the cursor of an earlier page, or at the first job if it is
+// empty. It reads a directory of records after the other, until it has enough jobs or has read some thousands of records that the filters
+// do not select. A job that is neither created nor deleted meanwhile is on one page exactly.
+func (o *Operator) DefinitionsPage(ctx context.Context, cursor string, limit int, filters ...DefinitionFilter) (DefinedPage, error) {
+	var f definitionFilter
+	for _, filter := range filters {
+		filter(&f)
+	}
+	if limit < 1 {
+		return DefinedPage{}, invalidArgument(fmt.Errorf("definitions: the limit is %d, below 1", limit))
+	}
+	p, err := o.readDefinitionsPage(ctx, cursor, limit, &f)
+	if err != nil {
+		return DefinedPage{}, fmt.Errorf("definitions: %w", err)
+	}
+	return p, nil
+}
+
+func (o *Operator) readDefinitionsPage(ctx context.Context, cursor string, limit int, f *definitionFilter) (page DefinedPage, err error) {
+	if err := o.checkFormat(ctx); err != nil {
+		return page, err
+	}
+	entries, next, err := o.selectDefined(ctx, cursor, limit, f)
+	if err != nil {
+		return page, err
+	}
+	var mu sync.Mutex
+	awake := map[string]planning.JobRecord{}
+	err = parallel.Each(ctx, parallelReads, entries, func(ctx context.Context, e registry.Entry) error {
+		segment := e.Key.Name()
+		s, err := o.getReadable(ctx, o.keys.Job(segment))
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil {
+			awake[segment] = s.Jobs[segment]
+		}
+		return err
+	})
+	for _, e := range entries {
+		page.Jobs = append(page.Jobs, definedJobOfEntry(e, awake))
+	}
+	page.Next = next
+	return page, err
+}
+
+// selectDefined returns the records of a page, and the cursor of the next one: the last record that was read.
+func (o *Operator) selectDefined(ctx context.Context, cursor string, limit int, f *definitionFilter) (selected []registry.Entry, next string, err error) {
+	first := 0
+	if cursor != "" {
+		first = record.DefinedBucket(cursor)
+	}
+	last, scanned := cursor, 0
+	for bucket, together := first, 1; bucket < record.Buckets; bucket, together = bucket+together, min(2*together, maxListings) {
+		if scanned >= maxScanned {
+			return selected, last, nil
+		}
+		listings, err := o.listBuckets(ctx, bucket, min(bucket+together, record.Buckets))
+		if err != nil {
+			return nil, "", err
+		}
+		for i, entries := range listings {
+			for _, e := range entries {
+				if cursor != "" && bucket+i == first && e.Key.Name() <= cursor {
+					continue
+				}
+				if len(selected) == limit {
+					return selected, last, nil
+				}
+				last = e.Key.Name()
+				scanned++
+				if j := definedJobOfEntry(e, nil); f.has(&j) {
+					selected = append(selected, e)
+				}
+			}
+		}
+	}
+	return selected, "", nil
+}
+
+// listBuckets returns the records of the buckets from first to before end, those of each by their keys.
+func (o *Operator) listBuckets(ctx context.Context, first, end int) ([][]registry.Entry, error) {
+	all := make([][]registry.Entry, end-first)
+	var indexes []int
+	for i := range all {
+		indexes = append(indexes, i)
+	}
+	err := parallel.Each(ctx, maxListings, indexes, func(ctx context.Context, i int) error {
+		listing, err := o.reg.List(ctx, o.keys.DefinedIn(first+i), registry.ReadOptions{})
+		all[i] = slices.SortedFunc(slices.Values(listing.Entries), func(a, b registry.Entry) int { return strings.Compare(a.Key.Name(), b.Key.Name()) })
+		return err
+	})
+	return all, err
+}
+
 // definedJobOfEntry returns the job of a record, which may be damaged.
 func definedJobOfEntry(e registry.Entry, awake map[string]planning.JobRecord) DefinedJob {
 	d, err := decodeDefined(e)

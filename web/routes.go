@@ -31,6 +31,8 @@ var routes = []route{
 	{"GET /jobs/{job}/fires/{fire}", Look, (*Console).showFire},
 	{"GET /jobs/{job}/fires/{fire}/shards/{shard}", Look, (*Console).showRun},
 	{"GET /instances", Look, (*Console).showInstances},
+	{"GET /definitions", Look, (*Console).showDefinitions},
+	{"GET /kinds", Look, (*Console).showKinds},
 	{"GET /timeline", Look, (*Console).showTimeline},
 	{"GET /acts", Look, (*Console).showActs},
 	{"GET /doctor", Look, (*Console).showDiagnosis},

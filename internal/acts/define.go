@@ -1,7 +1,9 @@
 package acts
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,6 +32,17 @@ func DefinitionOf(fields map[string]any) (operator.Definition, error) {
 		d.Schedule, err = schedule.Parse(ov.Schedule)
 	}
 	return d, err
+}
+
+// Define defines a job and returns the change. The job as it was before is for the result alone, so a change between the two calls does
+// no harm.
+func Define(ctx context.Context, op *operator.Operator, def *operator.Definition, options ...operator.DefineOption) (view.DefineChange, error) {
+	before, err := op.Definition(ctx, def.Name)
+	if err != nil && !errors.Is(err, operator.ErrUnknownJob) && !errors.Is(err, operator.ErrRegistered) {
+		return view.DefineChange{}, err
+	}
+	r, err := op.Define(ctx, *def, options...)
+	return DescribeDefine(&before, def, r), err
 }
 
 // DescribeDefine returns the change that a Define has made, or would make. Before is the job as it is defined, zero if it is not.

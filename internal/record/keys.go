@@ -83,6 +83,9 @@ func (k Keys) KindCounts() registry.Key { return k.group.Join("kinds", CountsNam
 // DefinedIn is the directory of the defined jobs in a bucket, which leaders watch.
 func (k Keys) DefinedIn(bucket int) registry.Key { return k.group.Join("defined", bucketName(bucket)) }
 
+// DefinedBucket returns the number of the bucket of a defined job, from 0 to Buckets-1.
+func DefinedBucket(segment string) int { return bucketOf(segment) }
+
 // Defined is the record of a defined job.
 func (k Keys) Defined(segment string) registry.Key {
 	return k.DefinedIn(bucketOf(segment)).Join(segment)

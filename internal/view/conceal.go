@@ -22,10 +22,16 @@ func Conceal(v any) any {
 	case Job:
 		return concealJobs([]Job{v})[0]
 	case JobDetail:
-		v.Failures = slices.Clone(v.Failures)
-		for i := range v.Failures {
-			concealText(&v.Failures[i].Error)
+		v.Failures = concealFailures(v.Failures)
+		return v
+	case Definitions:
+		v.Definitions = slices.Clone(v.Definitions)
+		for i := range v.Definitions {
+			v.Definitions[i].Failures = concealFailures(v.Definitions[i].Failures)
 		}
+		return v
+	case Definition:
+		v.Definition.Failures = concealFailures(v.Definition.Failures)
 		return v
 	case Shards:
 		v.Shards = slices.Clone(v.Shards)
@@ -56,6 +62,14 @@ func concealText(text *string) {
 	if *text != "" {
 		*text = Concealed
 	}
+}
+
+func concealFailures(failures []operator.Failure) []operator.Failure {
+	failures = slices.Clone(failures)
+	for i := range failures {
+		concealText(&failures[i].Error)
+	}
+	return failures
 }
 
 func concealJobs(jobs []Job) []Job {

@@ -67,6 +67,13 @@ func (v Definitions) Names() (names []string) {
 // Items returns the jobs.
 func (v Definitions) Items() []any { return itemsOf(v.Definitions) }
 
+// Definition is a job that is defined as data.
+type Definition struct {
+	Version    int                 `json:"version"`
+	At         time.Time           `json:"at"`
+	Definition operator.DefinedJob `json:"definition"`
+}
+
 // Kinds is the list of the kinds of jobs that are defined as data.
 type Kinds struct {
 	Version int                   `json:"version"`
@@ -127,8 +134,12 @@ type DefineChanges struct {
 	Changes []DefineChange `json:"changes"`
 }
 
-// Deleted is the outcome of a deletion, beside those of operator.DefineOutcome.
-const Deleted = operator.DefineOutcome("deleted")
+// Outcomes beside those of operator.DefineOutcome.
+const (
+	Deleted = operator.DefineOutcome("deleted")
+	// Past is that of a job of a file whose schedule has no fire from now on: it is left as it is.
+	Past = operator.DefineOutcome("past")
+)
 
 // DefineChange is the change of one job.
 type DefineChange struct {
@@ -149,9 +160,14 @@ type FieldChange struct {
 // Screen returns a line for each job that changes, with its fields, and how many do not change if there are several jobs.
 func (v DefineChanges) Screen(t Times) Screen {
 	var s Section
+	var past []string
 	unchanged := 0
 	for i := range v.Changes {
 		c := &v.Changes[i]
+		if c.Outcome == Past {
+			past = append(past, c.Job)
+			continue
+		}
 		if c.Outcome == operator.DefineUnchanged && len(v.Changes) > 1 {
 			unchanged++
 			continue
@@ -163,6 +179,9 @@ func (v DefineChanges) Screen(t Times) Screen {
 	}
 	if unchanged > 0 {
 		s.Lines = append(s.Lines, fmt.Sprintf("unchanged: %d", unchanged))
+	}
+	if len(past) > 0 {
+		s.Lines = append(s.Lines, "left out, as they have no fire from now on: "+strings.Join(past, ", "))
 	}
 	if len(v.Changes) == 0 {
 		s.Lines = []string{"nothing to change"}
@@ -206,7 +225,7 @@ func (f *FieldChange) describe(outcome operator.DefineOutcome) string {
 // Names returns the names of the jobs that change.
 func (v DefineChanges) Names() (names []string) {
 	for i := range v.Changes {
-		if v.Changes[i].Outcome != operator.DefineUnchanged {
+		if o := v.Changes[i].Outcome; o != operator.DefineUnchanged && o != Past {
 			names = append(names, v.Changes[i].Job)
 		}
 	}

@@ -77,7 +77,16 @@ func (v JobDetail) Screen(t Times) Screen {
 		revision += fmt.Sprintf(", not in force yet: %d is", v.InForce)
 	}
 	add("revision", "%s", revision)
+	if v.Kind != "" {
+		add("kind", "%s, defined as data", v.Kind)
+	}
 	add("schedule", "%s", ShortSchedule(v.Schedule))
+	switch {
+	case v.Rests && v.Wakes.IsZero():
+		add("rests", "until an act of an operator")
+	case v.Rests:
+		add("rests", "wakes %s", t.Exact(v.Wakes))
+	}
 	if len(v.Next) > 0 {
 		var fires []string
 		for _, at := range v.Next {

@@ -86,6 +86,7 @@ var protected = map[string][]string{
 		"operator.MovesOption in operator.Operator.previewMoves",
 		"operator.DefineOption in operator.Operator.defineAll",
 		"operator.DefinitionFilter in operator.Operator.Definitions",
+		"operator.DefinitionFilter in operator.Operator.DefinitionsPage",
 		"operator.DeleteOption in operator.Operator.deleteAll",
 		"error.Error in operator.fieldErrors.addCompiled",
 		"interface{Unwrap} in operator.splitJoined",

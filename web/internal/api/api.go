@@ -132,6 +132,8 @@ type call struct {
 	mayRead  bool // parameters, outputs and errors
 	total    int  // of the elements of which the answer is a page; -1 if it is not known
 	nextPage int  // zero if there is none
+
+	nextCursor string // of a list that is read by the parameter after; empty if there is none
 }
 
 // serveRoute authorizes a request and answers it.
@@ -199,6 +201,11 @@ func (c *call) answer(w http.ResponseWriter, v any) error {
 	if c.nextPage > 0 {
 		query := c.r.URL.Query()
 		query.Set("page", strconv.Itoa(c.nextPage))
+		h.Set("Link", "<?"+query.Encode()+`>; rel="next"`)
+	}
+	if c.nextCursor != "" {
+		query := c.r.URL.Query()
+		query.Set("after", c.nextCursor)
 		h.Set("Link", "<?"+query.Encode()+`>; rel="next"`)
 	}
 	tag := tagOf(body.Bytes())

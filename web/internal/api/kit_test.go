@@ -85,6 +85,17 @@ func startFleet(t *testing.T) *fleet {
 	return f
 }
 
+// define defines jobs of a kind that no instance offers.
+func (f *fleet) define(names ...string) {
+	f.t.Helper()
+	var all []operator.Definition
+	for _, name := range names {
+		all = append(all, operator.Definition{Name: name, Kind: "report", Schedule: schedule.Every(time.Hour), Param: secret})
+	}
+	_, err := f.op.DefineAll(f.t.Context(), all, operator.AllowUnknownKind())
+	require.NoError(f.t, err)
+}
+
 // inFleet calls f in a bubble, with a fleet that has run for some minutes.
 func inFleet(t *testing.T, f func(*testing.T, *fleet)) {
 	t.Helper()

@@ -42,6 +42,9 @@ var samples = map[string][]string{
 	},
 	"/jobs/{job}/explain": {"/jobs/settle/explain", "/jobs/broken/explain", "/jobs/broken/explain?shard=1&at=2000-01-01T00:01:00Z"},
 	"/jobs/{job}/next":    {"/jobs/settle/next?count=3"},
+	"/definitions":        {"/definitions", "/definitions?kind=report&prefix=set&limit=1&after=x"},
+	"/definitions/{job}":  {"/definitions/settle-acme"},
+	"/kinds":              {"/kinds"},
 	"/instances":          {"/instances"},
 	"/decisions":          {"/decisions", "/decisions?job=settle"},
 	"/acts":               {"/acts", "/acts?job=settle"},
@@ -65,6 +68,7 @@ func TestLooks_AreTheJSONOfTheViews(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		require.NoError(t, f.op.As("kim", "quarter end").Pause(t.Context(), "settle"))
 		require.NoError(t, f.op.As("kim", "").Disable(t.Context(), operator.Scope{Hosts: []string{"n-9"}}))
+		f.define("settle-acme")
 		waitForChange()
 		schemas := compileAnswers(t)
 		routes := routesOf(verbs)
@@ -354,4 +358,40 @@ func httptestRequest(target string) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, target, nil)
 	r.Header.Set(levelHeader, "1")
 	return r
+}
+
+// The pages of definitions follow each other by the header Link, and have each job once.
+func TestDefinitions_LeadFromPageToPage(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		want := []string{}
+		for i := range 25 {
+			want = append(want, fmt.Sprintf("tenants/%02d", i))
+		}
+		f.define(want...)
+		f.define("other")
+		var got []string
+		for path := "/definitions?prefix=tenants%2F&kind=report&limit=10"; path != ""; {
+			r := f.get(path)
+			body := read(t, r)
+			require.Equal(t, http.StatusOK, r.StatusCode, body)
+			assert.NotContains(t, body, secret, "the parameter")
+			v := decode(t, body, reflect.TypeFor[view.Definitions]()).(*view.Definitions)
+			assert.LessOrEqual(t, len(v.Definitions), 10)
+			got = append(got, v.Names()...)
+			path = ""
+			if link := r.Header.Get("Link"); link != "" {
+				query, found := strings.CutSuffix(strings.TrimPrefix(link, "<"), `>; rel="next"`)
+				require.True(t, found, link)
+				path = "/definitions" + query
+			}
+		}
+		slices.Sort(got)
+		assert.Equal(t, want, got)
+
+		assert.Equal(t, http.StatusOK, f.get("/definitions/"+url.PathEscape("tenants/07")).StatusCode)
+		assert.Equal(t, "unknown-job", problem(t, f.get("/definitions/nosuch")).Type)
+		assert.Equal(t, "conflict", problem(t, f.get("/definitions/settle")).Type, "it is registered in code")
+		p := problem(t, f.get("/definitions?limit=0"))
+		assert.Equal(t, []string{"invalid-argument", "limit"}, []string{p.Type, p.Field})
+	})
 }

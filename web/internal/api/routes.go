@@ -66,6 +66,15 @@ func routesOf(verbs []acts.Verb) []route {
 		lookAt("/jobs/{job}/next", role.Look, "List the next fires of a job", func(c *call, q nextQuery) (view.Next, error) {
 			return look.Next(c.r.Context(), c.Op, c.job(), q.Count)
 		}),
+		lookAt("/definitions", role.Look, "List the jobs that are defined as data, in the order of their records; the header Link leads on", readDefinitions),
+		lookAt("/definitions/{job}", role.Look, "Show a job that is defined as data", func(c *call, _ struct{}) (view.Definition, error) {
+			return look.Definition(c.r.Context(), c.Op, c.job())
+		}),
+		lookAt("/kinds", role.Look, "List the kinds of which jobs can be defined as data", func(c *call, q paging) (view.Kinds, error) {
+			v, err := look.Kinds(c.r.Context(), c.Op)
+			v.Kinds = pageOf(c, q, v.Kinds)
+			return v, err
+		}),
 		lookAt("/instances", role.Look, "List the instances", func(c *call, q paging) (view.Instances, error) {
 			st, err := c.Snapshot(c.r.Context())
 			v := view.InstancesOf(st)
@@ -117,6 +126,19 @@ func readJobs(c *call, q jobsQuery) (view.Jobs, error) {
 	v, total := view.JobsPage(st, view.JobsFilter{Glob: string(q.Glob), State: string(q.State)}, from, from+q.Limit)
 	c.setPage(q.paging, total)
 	return v, nil
+}
+
+type definitionsQuery struct {
+	Kind   string `query:"kind" doc:"only jobs of this kind"`
+	Prefix string `query:"prefix" doc:"only jobs whose names begin with this text"`
+	After  string `query:"after" doc:"where the page begins, as the Link of the one before has it"`
+	Limit  int    `query:"limit" default:"100" min:"1" max:"1000" doc:"jobs of a page; one that selects among many jobs may have fewer, and a next page"`
+}
+
+func readDefinitions(c *call, q definitionsQuery) (view.Definitions, error) {
+	v, next, err := look.DefinitionsPage(c.r.Context(), c.Op, look.DefinitionsQuery{Kind: q.Kind, Prefix: q.Prefix, After: q.After, Limit: q.Limit})
+	c.nextCursor = next
+	return v, err
 }
 
 type shardsQuery struct {

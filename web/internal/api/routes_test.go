@@ -22,6 +22,9 @@ var levels = map[string]role.Role{
 	"GET /jobs/{job}/logs":    role.Reveal,
 	"GET /jobs/{job}/explain": role.Look,
 	"GET /jobs/{job}/next":    role.Look,
+	"GET /definitions":        role.Look,
+	"GET /definitions/{job}":  role.Look,
+	"GET /kinds":              role.Look,
 	"GET /instances":          role.Look,
 	"GET /decisions":          role.Look,
 	"GET /acts":               role.Look,
@@ -56,6 +59,7 @@ var levels = map[string]role.Role{
 
 func TestRoutes_EachWithEachRole(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
+		f.define("settle-acme")
 		routes := routesOf(verbs)
 		assert.Len(t, routes, len(levels))
 		for i := range routes {
@@ -65,7 +69,7 @@ func TestRoutes_EachWithEachRole(t *testing.T) {
 			if !assert.True(t, listed, "%s has no row", name) {
 				continue
 			}
-			path := strings.NewReplacer("{job}", "settle", "{name}", "web-1").Replace(rt.path)
+			path := strings.NewReplacer("/definitions/{job}", "/definitions/settle-acme", "{job}", "settle", "{name}", "web-1").Replace(rt.path)
 			for level := role.Role(0); level <= role.Admin; level++ {
 				ctx, cancel := context.WithCancel(t.Context())
 				cancel() // which ends a stream at once

@@ -35,6 +35,9 @@ type defineOptions struct {
 	deleteAfter            deleteAfter
 
 	ifAbsent, dryRun, unknownKind, noFires bool
+
+	file, prefix string
+	prune        bool
 }
 
 // deleteAfter is a flag: a duration, or never.
@@ -90,12 +93,15 @@ func (o *defineOptions) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.unknownKind, "allow-unknown-kind", false, "accept a kind that no process has stored yet")
 	f.BoolVar(&o.noFires, "allow-no-fires", false, "accept a schedule without a fire from now on")
 	f.BoolVar(&o.dryRun, "dry-run", false, "show what would change and change nothing")
+	f.StringVarP(&o.file, "file", "f", "", "define the jobs of this jobs file that have a kind; - is the standard input")
+	f.BoolVar(&o.prune, "prune", false, "delete the jobs of --prefix that the file does not have")
+	f.StringVar(&o.prefix, "prefix", "", "with --prune: the file has all jobs whose names begin with this text")
 }
 
 func (c *commands) define() *cobra.Command {
 	var o defineOptions
 	cmd := &cobra.Command{
-		Use:   "define NAME --kind KIND --schedule TEXT [KEY=VALUE...]",
+		Use:   "define {NAME --kind KIND --schedule TEXT [KEY=VALUE...] | --file FILE}",
 		Short: "Define a job of a kind as data, or change it",
 		Long: `Define creates a job of a kind, which rota kinds lists, or changes it: the fleet runs it as it runs jobs
 of programs, and no deployment is needed. What the command line leaves out is the default of the kind,
@@ -105,13 +111,25 @@ The schedule is one of --schedule, --cron, --every and --at. KEY is shard_params
 strategy, timeout, on_crash, on_misfire, max_attempts, on_overlap, catchup_window, retry.FIELD, tracking
 or run_on.LABEL, as of rota override. An empty value leaves out what the kind has by default.
 
+With --file, it defines all jobs of a jobs file that have the key kind. If one is refused, it reports all
+that is wrong with the lines of the file, and changes nothing. A job without a fire from now on, such as
+a reminder whose time has passed, is left as it is. With --prune, it then deletes the jobs that are not in
+the file: among those whose names begin with --prefix, which is to be the file's alone.
+
 It exits with 4 if the kind is unknown, the name is that of a job in a program, as many jobs are defined
 as may be, or the condition of --if-absent or --if-revision does not hold.`,
 		Example: `  rota define acme/report --kind report --cron "0 6 * * 1-5" --in Europe/Berlin --param acme timeout=30m
   rota define acme/reminder --kind mail --at 2027-01-02T09:00:00Z --if-absent
-  rota define acme/report --kind report --every 1h --dry-run`,
-		Args: cobra.MinimumNArgs(1),
+  rota define acme/report --kind report --every 1h --dry-run
+  rota define -f jobs.yaml --prune --prefix acme/ --dry-run`,
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.checkForm(cmd.Flags(), args); err != nil {
+				return &exit.Error{Code: exit.Usage, Err: err}
+			}
+			if o.file != "" {
+				return c.defineFile(cmd, &o)
+			}
 			def, err := o.read(cmd.Flags(), args)
 			if err != nil {
 				return &exit.Error{Code: exit.Usage, Err: err}
@@ -123,7 +141,7 @@ as may be, or the condition of --if-absent or --if-revision does not hold.`,
 				}
 			}
 			return operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
-				change, err := o.define(ctx, op, def)
+				change, err := acts.Define(ctx, op, &def, o.options()...)
 				if err != nil {
 					return refusedDefinition(err)
 				}
@@ -135,16 +153,6 @@ as may be, or the condition of --if-absent or --if-revision does not hold.`,
 	o.addFlags(cmd.Flags())
 	_ = cmd.RegisterFlagCompletionFunc("kind", complete.Kinds(c.s))
 	return settings.Limit(cmd, append([]string{"time"}, flags...)...)
-}
-
-// define defines the job. The job as it was before is for the result alone, so a change between the two calls does no harm.
-func (o *defineOptions) define(ctx context.Context, op *operator.Operator, def operator.Definition) (view.DefineChange, error) {
-	before, err := op.Definition(ctx, def.Name)
-	if err != nil && !errors.Is(err, operator.ErrUnknownJob) && !errors.Is(err, operator.ErrRegistered) {
-		return view.DefineChange{}, err
-	}
-	r, err := op.Define(ctx, def, o.options()...)
-	return acts.DescribeDefine(&before, &def, r), err
 }
 
 func (o *defineOptions) options() (all []operator.DefineOption) {

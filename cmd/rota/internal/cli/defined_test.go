@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,6 +52,8 @@ func TestDefine(t *testing.T) {
 
 		require.Equal(t, exit.OK, f.run("define acme/reminder --kind report --at 2000-01-02T09:00:00Z --if-absent").code)
 		f.compareScreen(t, "definitions", "definitions")
+		assert.Contains(t, f.run("job acme/reminder").out, "kind      report, defined as data\n")
+		assert.Contains(t, f.run("job acme/reminder").out, "rests     wakes 2000-01-02T08:59:30Z (in 32h)\n")
 		assert.Equal(t, "acme/reminder\n", f.run("definitions --prefix acme/rem --kind report -o name").out)
 		assert.Equal(t, "no jobs are defined\n", f.run("definitions --kind other").out)
 		var v struct {
@@ -93,6 +97,13 @@ func TestDefine_ExitCodes(t *testing.T) {
 			err  string
 		}{
 			{"define", exit.Usage, "0 arguments given"},
+			{"define b --kind report --every 1h --prune", exit.Usage, "--prune and --prefix need --file"},
+			{"define b -f jobs.yaml", exit.Usage, `"b": with --file, the file has the jobs`},
+			{"define -f jobs.yaml --prune", exit.Usage, "--prune needs --prefix"},
+			{"define -f jobs.yaml --prefix a", exit.Usage, "--prefix needs --prune"},
+			{"define -f jobs.yaml --kind report", exit.Usage, "--kind does not apply with --file"},
+			{"define -f jobs.yaml --if-absent", exit.Usage, "--if-absent does not apply with --file"},
+			{"define -f nosuch.yaml", exit.Usage, "nosuch.yaml: no such file"},
 			{"define b --kind report", exit.Usage, "name one of --schedule, --cron, --every and --at"},
 			{"define b --kind report --every 1h --cron '@daily'", exit.Usage, "name one of --schedule"},
 			{"define b --every 1h", exit.Usage, "name the kind"},
@@ -129,6 +140,135 @@ func TestDefine_ExitCodes(t *testing.T) {
 			r := f.run(c.line)
 			assert.Equal(t, c.code, r.code, "%s: %s", c.line, r.err)
 			assert.Contains(t, r.err, c.err, c.line)
+		}
+	})
+}
+
+// tenantsFile is a file as a pipeline has it.
+const tenantsFile = `namespace: billing
+defaults: {timezone: Europe/Berlin}
+kinds:
+  report: {command: [/opt/bin/report, --customer, "{{.Param}}"], timeout: 30m}
+jobs:
+  acme/report: {kind: report, schedule: "0 6 * * 1-5", param: acme}
+  beta/report: {kind: report, schedule: "0 7 * * 1-5", param: beta, retry: 3}
+`
+
+// writeTenants writes a jobs file in the working directory, so that screens name no directory of the test.
+func writeTenants(t *testing.T, content string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile("jobs.yaml", []byte(content), 0o600))
+}
+
+func TestDefineFile(t *testing.T) {
+	t.Chdir(t.TempDir())
+	inFleet(t, func(t *testing.T, f *fleet) {
+		offerReports(t, f)
+		writeTenants(t, tenantsFile)
+		f.compareScreen(t, "define-file-dry", "define -f jobs.yaml --dry-run")
+		assert.Equal(t, "no jobs are defined\n", f.run("definitions").out, "the dry run has written nothing")
+		f.compareScreen(t, "define-file", "define -f jobs.yaml --reason 'two tenants'")
+		assert.Equal(t, "unchanged: 2\n", f.run("define -f jobs.yaml").out)
+		assert.Empty(t, f.run("define -f jobs.yaml --dry-run -o name").out, "what a pipeline looks at")
+
+		require.Equal(t, exit.OK, f.run("define gamma/other --kind report --every 1h").code, "another's job")
+		writeTenants(t, strings.NewReplacer("acme", "delta", "0 7", "0 8").Replace(tenantsFile))
+		r := f.run("define -f jobs.yaml --prune --prefix beta/ --dry-run")
+		assert.Equal(t, exit.Usage, r.code)
+		assert.Equal(t, `jobs.yaml:6:3: jobs.delta/report: the name does not begin with --prefix "beta/"`+"\n", r.err)
+
+		prefixed := strings.NewReplacer("acme/", "t/acme/", "beta/", "t/beta/").Replace(tenantsFile)
+		writeTenants(t, prefixed)
+		require.Equal(t, exit.OK, f.run("delete acme/report beta/report --yes").code)
+		time.Sleep(10 * time.Second) // the leader counts
+		require.Equal(t, exit.OK, f.run("define -f jobs.yaml --prune --prefix t/").code, "nothing to delete, no question")
+		writeTenants(t, strings.NewReplacer("t/acme", "t/delta", "acme", "delta", "0 7", "0 8").Replace(prefixed))
+		time.Sleep(10 * time.Second)
+		f.compareScreen(t, "define-file-refused", "define -f jobs.yaml --prune --prefix t/ --dry-run")
+		require.Equal(t, exit.OK, f.run("delete gamma/other --yes").code)
+		time.Sleep(10 * time.Second)
+		f.compareScreen(t, "define-prune-dry", "define -f jobs.yaml --prune --prefix t/ --dry-run")
+		r = f.runContext(t.Context(), "define -f jobs.yaml --prune --prefix t/", "n\n")
+		assert.Equal(t, exit.Usage, r.code)
+		assert.Contains(t, r.err, "This will delete t/acme/report with all records (billing/default). Continue? [y/N]")
+		assert.Equal(t, "t/acme/report\nt/beta/report\n", f.run("definitions -o name").out)
+		f.compareScreen(t, "define-prune", "define -f jobs.yaml --prune --prefix t/ --yes")
+		assert.Equal(t, "t/beta/report\nt/delta/report\n", f.run("definitions -o name").out)
+
+		r = f.runContext(t.Context(), "define -f - --dry-run -o json", strings.Replace(tenantsFile, "param: acme", "param: secret", 1))
+		require.Equal(t, exit.NotMet, r.code, "more than three")
+		r = f.runContext(t.Context(), "define -f - --dry-run -o json", "jobs: {t/beta/report: {kind: report, every: 1h, param: secret}}")
+		require.Equal(t, exit.OK, r.code, r.err)
+		assert.NotContains(t, r.out, "secret")
+		assert.Contains(t, r.out, `"dry_run": true`)
+	})
+}
+
+func TestDefineFile_ReportsAllRefusalsWithTheirLines(t *testing.T) {
+	t.Chdir(t.TempDir())
+	inFleet(t, func(t *testing.T, f *fleet) {
+		offerReports(t, f)
+		for _, c := range []struct {
+			what, content string
+			code          int
+			want          []string
+		}{
+			{"mistakes in the file", "jobs:\n  a: {kind: report, every: 0s}\n  b: {kind: report, cron: x}\n", exit.Usage, []string{
+				"jobs.yaml:2:28: jobs.a.every: is 0s, below 1ms", "jobs.yaml:3:21: jobs.b.cron: unknown key: use schedule",
+			}},
+			{"conditions of the fleet", "jobs:\n  a: {kind: nosuch, every: 1h}\n  b: {kind: report, kind_revision: 3, every: 1h}\n  settle: {kind: report, every: 1h}\n", exit.NotMet, []string{
+				`jobs.yaml:2:13: jobs.a.kind: unknown kind: no process has stored "nosuch"`,
+				`jobs.yaml:3:36: jobs.b.kind_revision: unknown kind: "report" has revision 2, below 3`,
+				"jobs.yaml:4:3: jobs.settle: the job is registered in code",
+			}},
+			{"too many", "jobs:\n  a: {kind: report, every: 1h}\n  b: {kind: report, every: 1h}\n  c: {kind: report, every: 1h}\n  d: {kind: report, every: 1h}\n", exit.NotMet, []string{
+				`jobs.yaml:5:3: jobs.d: too many jobs are defined: 3 of kind "report", at most 3`,
+			}},
+			{"both", "jobs:\n  a: {kind: nosuch, every: 1h}\n  b: {kind: report, every: 1h, shards: [" + strings.Repeat(strings.Repeat("x", 1000)+", ", 20) + "x]}\n", exit.Usage, []string{
+				`jobs.yaml:2:13: jobs.a.kind: unknown kind: no process has stored "nosuch"`,
+				"jobs.yaml:3:3: jobs.b: definition: has 2",
+			}},
+			{"no job with a kind", "jobs:\n  a: {shell: echo, every: 1h}\n", exit.Usage, []string{"jobs.yaml: no job has a kind, so there is nothing to define"}},
+		} {
+			writeTenants(t, c.content)
+			for _, flags := range []string{" --dry-run", ""} {
+				r := f.run("define -f jobs.yaml" + flags)
+				assert.Equal(t, c.code, r.code, c.what)
+				lines := strings.Split(strings.TrimSuffix(strings.TrimPrefix(r.err, "rota: "), "\n"), "\n")
+				require.Len(t, lines, len(c.want), "%s: %s", c.what, r.err)
+				for i := range c.want {
+					assert.True(t, strings.HasPrefix(lines[i], c.want[i]), lines[i])
+				}
+				assert.Empty(t, r.out)
+			}
+			assert.Equal(t, "no jobs are defined\n", f.run("definitions").out, "%s: nothing is written", c.what)
+		}
+	})
+}
+
+func TestDefineFile_LeavesPastOneOffsAsTheyAre(t *testing.T) {
+	t.Chdir(t.TempDir())
+	inFleet(t, func(t *testing.T, f *fleet) {
+		params := offerReports(t, f)
+		soon := time.Now().Add(time.Minute).UTC().Format(time.RFC3339)
+		writeTenants(t, "jobs:\n  once: {kind: report, at: "+soon+", param: a}\n  often: {kind: report, every: 1h}\n")
+		require.Equal(t, exit.OK, f.run("define -f jobs.yaml --prune --prefix o").code)
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, "once a", <-params)
+		assert.Equal(t, "unchanged: 2\n", f.run("define -f jobs.yaml --prune --prefix o").out, "it has run, and is not deleted yet")
+		writeTenants(t, "jobs:\n  once: {kind: report, at: "+soon+", param: b}\n  often: {kind: report, every: 2h}\n")
+		f.compareScreen(t, "define-past", "define -f jobs.yaml --prune --prefix o")
+		time.Sleep(2 * time.Hour)
+		assert.Equal(t, "often\n", f.run("definitions -o name").out, "it is deleted after an hour")
+		r := f.run("define -f jobs.yaml --prune --prefix o --dry-run")
+		assert.Equal(t, exit.OK, r.code, r.err)
+		assert.Equal(t, "unchanged: 1\nleft out, as they have no fire from now on: once\n", r.out)
+		assert.Empty(t, f.run("define -f jobs.yaml --prune --prefix o --dry-run -o name").out)
+		assert.Contains(t, f.run("define -f jobs.yaml --allow-no-fires").out, "created once")
+		select {
+		case p := <-params:
+			assert.NotContains(t, p, "once", "it does not run again")
+		default:
 		}
 	})
 }

@@ -174,10 +174,13 @@ func (f *fleet) compareScreen(t *testing.T, name, line string) {
 	compareFile(t, name, got)
 }
 
+// packageDir is the working directory of tests that do not change it.
+var packageDir, _ = os.Getwd()
+
 // compareFile compares a text with a file of testdata.
 func compareFile(t *testing.T, name, got string) {
 	t.Helper()
-	file := filepath.Join("testdata", name+".txt")
+	file := filepath.Join(packageDir, "testdata", name+".txt")
 	if *update {
 		require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
 		return
@@ -189,7 +192,7 @@ func compareFile(t *testing.T, name, got string) {
 
 func TestScreens_FitTheWidth(t *testing.T) {
 	all := maps.Clone(screens)
-	for _, r := range []string{"stuck-jobs", "stuck-explain", "poison-job", "unowned-explain", "upgrade-doctor", "clock-ahead-job", "explain-triggered", "define", "define-dry", "definitions", "kinds", "delete"} {
+	for _, r := range []string{"stuck-jobs", "stuck-explain", "poison-job", "unowned-explain", "upgrade-doctor", "clock-ahead-job", "explain-triggered", "define", "define-dry", "definitions", "kinds", "delete", "define-file", "define-file-dry", "define-file-refused", "define-prune-dry", "define-prune", "define-past"} {
 		all[r] = ""
 	}
 	for name, line := range all {

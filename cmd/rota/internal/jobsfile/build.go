@@ -35,9 +35,10 @@ type builder struct {
 	host  Host
 	file  *File
 	noted map[string]bool // the notes of defaults come with each job
+	all   []executor.Job  // all jobs of the file, in its order, also those that are defined as data
 }
 
-// addJob adds the job of a spec to the file, and reports the problems of its values together.
+// addJob adds the job of a spec to the file, unless it is defined as data, and reports the problems of its values together.
 func (b *builder) addJob(s *jobSpec) {
 	j := executor.Job{
 		Name: s.name, Description: s.Description, Schedule: b.schedule(s),
@@ -48,6 +49,10 @@ func (b *builder) addJob(s *jobSpec) {
 	}
 	if s.Revision != nil {
 		j.Revision = *s.Revision
+	}
+	b.all = append(b.all, j)
+	if s.isDefined() {
+		return
 	}
 	job := Job{Job: j, OwnRevision: s.Revision != nil, SecretLog: s.SecretLog, Digest: s.digest()}
 	job.Local = job.Digest[:8]
@@ -173,9 +178,9 @@ func DifferingKeys(a, b executor.Job) (keys []string) {
 // checkDefinitions reports the rules of package executor that jobs break.
 func (b *builder) checkDefinitions(specs []jobSpec) {
 	var all []executor.Job
-	for _, j := range b.file.Jobs {
-		j.Job.Handler = executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil }) // handlers have been checked
-		all = append(all, j.Job)
+	for _, j := range b.all {
+		j.Handler = executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil }) // handlers have been checked
+		all = append(all, j)
 	}
 	b.checkFollowed(specs)
 	b.checkCircles(specs)
@@ -199,7 +204,7 @@ func (b *builder) checkDefinitions(specs []jobSpec) {
 // the file may be of other processes.
 func (b *builder) checkFollowed(specs []jobSpec) {
 	followable := map[string]string{} // why not, by job
-	for _, j := range b.file.Jobs {
+	for _, j := range b.all {
 		kind, _, _ := strings.Cut(j.Schedule.String(), " ")
 		switch {
 		case kind == "fixed" || kind == "always":
@@ -209,7 +214,7 @@ func (b *builder) checkFollowed(specs []jobSpec) {
 		}
 	}
 	for i := range specs {
-		for _, name := range b.file.Jobs[i].Schedule.After() {
+		for _, name := range b.all[i].Schedule.After() {
 			if why := followable[name]; why != "" {
 				b.reportOf(&specs[i], fmt.Sprintf("job %q cannot be followed: it %s", name, why), "after")
 			}
@@ -221,7 +226,7 @@ func (b *builder) checkFollowed(specs []jobSpec) {
 func (b *builder) checkCircles(specs []jobSpec) {
 	var all []executor.Job
 	of := map[string]*jobSpec{}
-	for i, j := range b.file.Jobs {
+	for i, j := range b.all {
 		if j.Schedule.After() != nil && !specs[i].broken {
 			all = append(all, executor.Job{Name: j.Name, Schedule: j.Schedule, Handler: elsewhere(nil)})
 			of[j.Name] = &specs[i]

@@ -26,6 +26,10 @@ var notOfKinds = map[string]string{
 	"start_paused": "does not apply to a kind: rota define --start-paused is for its jobs",
 	"notify":       "does not apply to a kind: messages about its jobs go to notify.default",
 	"log":          "does not apply to a kind: the history keeps what its runs print",
+
+	"kind":          "does not apply to a kind: it has the work itself",
+	"kind_revision": "does not apply to a kind: its revision is the key revision",
+	"delete_after":  "does not apply to a kind: each job that is defined has its own",
 }
 
 // ownKindFields are the keys that mean something else than those of a job, or that a job does not have.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -50,8 +51,9 @@ type File struct {
 	Registry         Registry
 	History          History
 	Notify           Notify
-	Kinds            []Kind // in the order of the file
-	Jobs             []Job  // in the order of the file
+	Kinds            []Kind    // in the order of the file
+	Jobs             []Job     // in the order of the file
+	Defined          []Defined // in the order of the file
 	// Warnings are values that are too short to be masked.
 	Warnings []string
 	// Notes name valid settings that are most likely mistakes.
@@ -60,7 +62,7 @@ type File struct {
 	fromEnv []string // the variables that jobs name
 }
 
-// Job is a job of a file.
+// Job is a job of a file that rota run runs.
 type Job struct {
 	executor.Job
 	// OwnRevision reports whether the job has a revision apart from that of the file.
@@ -115,6 +117,7 @@ func load(r *reader, content []byte, host Host) *File {
 		b.addJob(&s.Jobs[i])
 	}
 	b.checkDefinitions(s.Jobs)
+	b.addDefined(s.Jobs)
 	b.notify(&s.Notify, s.Jobs)
 	return b.file
 }
@@ -232,7 +235,8 @@ func jobsShape() shape[[]jobSpec] {
 	schema := objectSchema(jobFields())
 	schema["allOf"] = []any{
 		map[string]any{"oneOf": requireEach(scheduleKeys)},
-		map[string]any{"oneOf": requireEach(workKeys)},
+		map[string]any{"oneOf": requireEach(jobWorkKeys)},
+		map[string]any{"if": map[string]any{"required": withKind}, "then": map[string]any{"not": map[string]any{"anyOf": requireEach(slices.Sorted(maps.Keys(notOfDefined)))}}},
 	}
 	s := map[string]any{"type": "object", "additionalProperties": schema, "minProperties": 1}
 	return shape[[]jobSpec]{"map from name to job", s, func(r *reader, n *yaml.Node) (all []jobSpec, ok bool) {
@@ -253,7 +257,11 @@ func jobsShape() shape[[]jobSpec] {
 
 // readJob reads the keys that a job has itself.
 func readJob(r *reader, job place) jobSpec {
-	return readSpec(r, job, jobFields(), keyGroup{"job", scheduleKeys, missingSchedule}, keyGroup{"job", workKeys, missingWork})
+	s := readSpec(r, job, jobFields(), keyGroup{"job", scheduleKeys, missingSchedule}, keyGroup{"job", jobWorkKeys, missingJobWork})
+	if s.isDefined() {
+		s.refuseLocal(r)
+	}
+	return s
 }
 
 // readSpec reads the keys of a job or kind.
@@ -290,6 +298,7 @@ type keyGroup struct {
 const (
 	missingSchedule = "has no schedule: give it one of schedule, every, quartz, at, fixed_delay, always and after, or \"on: trigger\" if it is to run only when it is triggered"
 	missingWork     = "has no work: give it one of command, shell and http"
+	missingJobWork  = missingWork + ", or the kind of a job that is defined as data"
 )
 
 // checkTogether reports keys that exclude each other or do not apply.
@@ -381,6 +390,9 @@ func (s *jobSpec) applyDefault(r *reader, f field[jobSpec], p place, path string
 		if original.name == f.name && original.with != nil && !slices.ContainsFunc(original.with, func(name string) bool { _, ok := s.given[name]; return ok }) {
 			return
 		}
+	}
+	if s.isDefined() && notOfDefined[f.name] != "" {
+		return
 	}
 	if f.name == "timezone" && strings.Contains(s.Schedule, "TZ=") {
 		return // the text names a zone

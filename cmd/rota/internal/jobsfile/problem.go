@@ -33,6 +33,9 @@ func (p *Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
+// Sort sorts the problems by place.
+func (p *Problems) Sort() { p.All = sortProblems(p.All) }
+
 // sortProblems sorts problems by place and removes duplicates, which a key of defaults causes that
 // several jobs use.
 func sortProblems(all []Problem) []Problem {

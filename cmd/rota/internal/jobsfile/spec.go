@@ -46,6 +46,9 @@ type jobSpec struct {
 	Output                  int // Cmd.LogLimit
 	SecretLog               bool
 	HTTP                    httpSpec
+	Kind                    string
+	KindRevision            int
+	DeleteAfter             time.Duration
 	Retry                   executor.Retry
 	Timeout                 time.Duration
 	OnCrash                 executor.CrashPolicy

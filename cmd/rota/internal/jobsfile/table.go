@@ -23,7 +23,8 @@ import (
 // The keys of which a job has exactly one.
 var (
 	scheduleKeys = []string{"schedule", "every", "quartz", "at", "fixed_delay", "always", "after", "on"}
-	workKeys     = []string{"command", "shell", "http"}
+	workKeys     = []string{"command", "shell", "http"}   // of a kind, and of a job that rota run runs
+	jobWorkKeys  = append(slices.Clone(workKeys), "kind") // of a job
 )
 
 // The keys with which others apply.
@@ -32,6 +33,7 @@ var (
 	withFires   = []string{"schedule", "every", "quartz", "at"}
 	withMissed  = []string{"schedule", "every", "quartz", "at", "after"}
 	withProgram = []string{"command", "shell"}
+	withKind    = []string{"kind"}
 )
 
 // fileGuesses are keys that users try at the top of a file.
@@ -224,6 +226,10 @@ func makeJobFields() []field[jobSpec] {
 		key("shell", text(), func(s *j) *string { return &s.Shell }, "",
 			"A script for `/bin/sh`. It is not a template: the run is in variables such as `$ROTA_SHARD_PARAM`."),
 		key("http", httpShape(), func(s *j) *httpSpec { return &s.HTTP }, "", "A request for each run."),
+		key("kind", text(), func(s *j) *string { return &s.Kind }, "",
+			"The kind that runs the job, of this file or of any process. `rota define -f` defines the job as data; `rota run` leaves it out."),
+		key("kind_revision", number(1), func(s *j) *int { return &s.KindRevision }, "any", "The lowest revision of the kind that may run the job.").onlyWith(withKind...),
+		key("delete_after", deleteAfterShape(), func(s *j) *time.Duration { return &s.DeleteAfter }, "1h", "How long the job stays after its last fire.").onlyWith(withKind...),
 		key("interpreter", text(), func(s *j) *string { return &s.Interpreter }, "`/bin/sh`", "The shell that runs the script, by `-c`.").onlyWith("shell").allowInDefaults(),
 		key("dir", text(), func(s *j) *string { return &s.Dir }, "that of `rota run`", "The working directory; it must exist. A relative path is relative to the default.").onlyWith(withProgram...).allowInDefaults(),
 		key("env", mapOf("name", valueShape(scalar())), func(s *j) *map[string]value { return &s.Env }, "none",
@@ -235,7 +241,7 @@ func makeJobFields() []field[jobSpec] {
 		key("output", logLimitShape(), func(s *j) *int { return &s.Output }, "`1MiB`",
 			"How much of the output is logged in each minute of a run. Each line counts 128 bytes more. The record `output cut` counts the lines beyond it; the history keeps the end in any case. The error of a run has the last line of standard error or, if that is empty, of standard output.").onlyWith(withProgram...).allowInDefaults(),
 		key("log", convert(oneOf("history", "none"), func(word string) bool { return word == "none" }), func(s *j) *bool { return &s.SecretLog }, "`history`",
-			"Where the output of runs is kept, beside the log of the process. `none` is for secret output: the history then has neither the log of a run nor the end of its output. `output: none` keeps it out of the log of the process, and the error of a run still has the last line.").allowInDefaults(),
+			"Where the output of runs is kept, beside the log of the process. `none` is for secret output: the history then has neither the log of a run nor the end of its output. `output: none` keeps it out of the log of the process, and the error of a run still has the last line. Not with `kind`.").allowInDefaults(),
 
 		key("shards", shardsShape(), func(s *j) *shards { return &s.Shards }, "1",
 			"The number of runs of each fire; or a map from each shard to its parameter, `{0: Beijing, 1: Shanghai}`; or the list of the parameters."),
@@ -254,15 +260,15 @@ func makeJobFields() []field[jobSpec] {
 		key("catchup_window", duration(time.Millisecond), func(s *j) *time.Duration { return &s.CatchupWindow }, "none",
 			"Missed fires that are older are skipped.").onlyWith(withMissed...).allowInDefaults(),
 
-		key("max_running", number(1), func(s *j) *int { return &s.MaxRunning }, "4 per CPU, at least 16", "The number of runs of the job at a time in this process. It takes effect without a higher revision.").allowInDefaults(),
+		key("max_running", number(1), func(s *j) *int { return &s.MaxRunning }, "4 per CPU, at least 16", "The number of runs of the job at a time in this process. It takes effect without a higher revision. Not with `kind`.").allowInDefaults(),
 		key("run_on", mapOf("label", scalar()), func(s *j) *map[string]string { return &s.RunOn }, "any instance", "Labels (flag `--label`) that an instance needs to run shards of the job.").allowInDefaults(),
 		key("strategy", oneOf(strategies()...), func(s *j) *string { return &s.Strategy }, "`sticky`", "How shards are assigned to instances.").allowInDefaults(),
 		key("tracking", policy[executor.Tracking]([]string{"runs", "claims"}, "^(runs|claims)$"),
 			func(s *j) *executor.Tracking { return &s.Tracking }, "`runs`", "How much of each run is recorded. `claims` costs fewer commits, and no run is made again after a crash.").onlyWith(withFires...).allowInDefaults(),
 		key("notify", pointer(receiverNamesShape()), func(s *j) **[]string { return &s.Notify }, "that of `notify.default`",
-			"The receivers of messages about the job. `[]` means none."),
+			"The receivers of messages about the job. `[]` means none. Not with `kind`."),
 		key("start_paused", boolean(), func(s *j) *bool { return &s.StartPaused }, "`false`", "A new job waits until it is resumed."),
-		key("revision", pointer(number(0)), func(s *j) **int { return &s.Revision }, "that of the file", "The revision of this job."),
+		key("revision", pointer(number(0)), func(s *j) **int { return &s.Revision }, "that of the file", "The revision of this job. Not with `kind`."),
 	}
 }
 
@@ -328,6 +334,18 @@ func onlyTrue() shape[bool] {
 			return false, false
 		}
 		return true, true
+	}}
+}
+
+// deleteAfterShape is an operator.Definition.DeleteAfter.
+func deleteAfterShape() shape[time.Duration] {
+	after := duration(time.Millisecond)
+	s := map[string]any{"oneOf": []any{after.schema, map[string]any{"const": "never"}}}
+	return shape[time.Duration]{after.text + ", or `never`", s, func(r *reader, n *yaml.Node) (time.Duration, bool) {
+		if n.Kind == yaml.ScalarNode && n.Value == "never" {
+			return -1, true
+		}
+		return after.read(r, n)
 	}}
 }
 

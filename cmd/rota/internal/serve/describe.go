@@ -33,13 +33,16 @@ func describe(path string, f *jobsfile.File, t target, fires int, now time.Time)
 		if err != nil {
 			return "", fmt.Errorf("job %q: %w", j.Name, err)
 		}
-		for i, text := range next {
-			row := []string{"", "", "", "", text}
-			if i == 0 {
-				row = []string{shorten(j.Name, jobWidth), strconv.Itoa(max(j.Shards, 1)), shorten(j.Schedule.String(), scheduleWidth), j.Local, text}
-			}
-			rows = append(rows, row)
+		rows = appendFires(rows, []string{shorten(j.Name, jobWidth), strconv.Itoa(max(j.Shards, 1)), shorten(j.Schedule.String(), scheduleWidth), j.Local}, next)
+	}
+	defined := [][]string{{"JOB WITH A KIND", "KIND", "SCHEDULE", "NEXT FIRES"}}
+	for i := range f.Defined {
+		j := &f.Defined[i]
+		next, err := nextFires(j.Schedule, fires, now)
+		if err != nil {
+			return "", fmt.Errorf("job %q: %w", j.Name, err)
 		}
+		defined = appendFires(defined, []string{shorten(j.Name, jobWidth), shorten(j.Kind, jobWidth), shorten(j.Schedule.String(), scheduleWidth)}, next)
 	}
 	stores := "registry " + t.url
 	if f.History.URL != "" {
@@ -48,6 +51,9 @@ func describe(path string, f *jobsfile.File, t target, fires int, now time.Time)
 	holds := count.Of(len(f.Jobs), "job")
 	if len(f.Kinds) > 0 {
 		holds += ", " + count.Of(len(f.Kinds), "kind")
+	}
+	if len(f.Defined) > 0 {
+		holds += fmt.Sprintf(", %s with a kind", count.Of(len(f.Defined), "job"))
 	}
 	title := fmt.Sprintf("%s is valid: %s, revision %d, namespace %s, group %s, %s, digest %s\n\n", path, holds,
 		f.Revision, t.namespace, t.group, stores, f.Digest())
@@ -58,7 +64,21 @@ func describe(path string, f *jobsfile.File, t target, fires int, now time.Time)
 	if len(f.Jobs) > 0 {
 		tables = append(tables, alignColumns(rows))
 	}
+	if len(f.Defined) > 0 {
+		tables = append(tables, alignColumns(defined))
+	}
 	return title + strings.Join(tables, "\n"), nil
+}
+
+// appendFires appends a row for each fire of a job. The first has the other cells.
+func appendFires(rows [][]string, cells, fires []string) [][]string {
+	for i, fire := range fires {
+		if i > 0 {
+			cells = make([]string, len(cells))
+		}
+		rows = append(rows, append(slices.Clone(cells), fire))
+	}
+	return rows
 }
 
 // kindRows returns the rows of a table of kinds.
@@ -133,17 +153,35 @@ func alignColumns(rows [][]string) string {
 	return b.String()
 }
 
+// namedSchedule is the schedule of a job.
+type namedSchedule struct {
+	job string
+	schedule.Schedule
+}
+
+// schedulesOf returns the schedules of all jobs of a file.
+func schedulesOf(f *jobsfile.File) (all []namedSchedule) {
+	for _, j := range f.Jobs {
+		all = append(all, namedSchedule{j.Name, j.Schedule})
+	}
+	for i := range f.Defined {
+		all = append(all, namedSchedule{f.Defined[i].Name, f.Defined[i].Schedule})
+	}
+	return all
+}
+
 // listUnknownFollowed returns a warning for each job that follows one which the file does not have. It may be a job
 // of another process, or a misspelt name.
 func listUnknownFollowed(f *jobsfile.File) (warnings []string) {
+	all := schedulesOf(f)
 	known := map[string]bool{}
-	for _, j := range f.Jobs {
-		known[j.Name] = true
+	for _, s := range all {
+		known[s.job] = true
 	}
-	for _, j := range f.Jobs {
-		for _, name := range j.Schedule.After() {
+	for _, s := range all {
+		for _, name := range s.After() {
 			if !known[name] {
-				warnings = append(warnings, fmt.Sprintf("job %q follows %q, which is not in this file", j.Name, name))
+				warnings = append(warnings, fmt.Sprintf("job %q follows %q, which is not in this file", s.job, name))
 			}
 		}
 	}
@@ -152,9 +190,9 @@ func listUnknownFollowed(f *jobsfile.File) (warnings []string) {
 
 // listEnded returns a warning for each job whose fires are all in the past.
 func listEnded(f *jobsfile.File, now time.Time) (warnings []string) {
-	for _, j := range f.Jobs {
-		if next, err := nextFires(j.Schedule, 1, now); err == nil && slices.Equal(next, []string{noFires}) {
-			warnings = append(warnings, fmt.Sprintf("job %q has no fires from now on", j.Name))
+	for _, s := range schedulesOf(f) {
+		if next, err := nextFires(s.Schedule, 1, now); err == nil && slices.Equal(next, []string{noFires}) {
+			warnings = append(warnings, fmt.Sprintf("job %q has no fires from now on", s.job))
 		}
 	}
 	return warnings

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/jobsfile"
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/test/testserver/servertest"
@@ -117,4 +118,46 @@ kinds:
 	require.Eventually(t, func() bool { return ran("second $(id); `id`") }, patience, tick)
 	p.Terminate()
 	assert.Equal(t, 0, p.exitCode(t))
+}
+
+const mixedFile = `kinds:
+  a: {command: [/bin/echo, a]}
+jobs:
+  local: {command: [/bin/echo, b], every: 1h}
+  acme/x: {kind: a, every: 1h}
+  acme/past: {kind: a, at: 2020-01-01T00:00:00Z}
+  acme/last: {kind: a, after: [acme/x, elsewhere]}
+`
+
+func TestValidate_ShowsJobsWithAKind(t *testing.T) {
+	f := file(t, mixedFile)
+	now := time.Date(2026, 11, 23, 6, 30, 0, 0, time.UTC)
+	text, err := describe("jobs.yaml", f, target{url: "memory", namespace: "n", group: "g"}, 2, now)
+	require.NoError(t, err)
+	assert.Contains(t, text, "jobs.yaml is valid: 1 job, 1 kind, 3 jobs with a kind, revision 0, ")
+	assert.Contains(t, text, `JOB WITH A KIND  KIND  SCHEDULE                   NEXT FIRES
+acme/x           a     every 1h                   2026-11-23 07:00:00 UTC
+                                                  2026-11-23 08:00:00 UTC
+acme/past        a     at 2020-01-01T00:00:00Z    none any more
+acme/last        a     after "acme/x", elsewhere  after acme/x, elsewhere
+`)
+	assert.Equal(t, []string{`job "acme/last" follows "elsewhere", which is not in this file`}, listUnknownFollowed(f))
+	assert.Equal(t, []string{`job "acme/past" has no fires from now on`}, listEnded(f, now))
+}
+
+func TestRun_LeavesJobsWithAKindToDefine(t *testing.T) {
+	inBubble(t, writeFile(t, mixedFile), func(t *testing.T, p *process) {
+		time.Sleep(time.Minute)
+		lines := p.find(t, "jobs with a kind are not run from the file")
+		require.Len(t, lines, 1)
+		assert.Equal(t, "acme/x, acme/past, acme/last", lines[0]["jobs"])
+		assert.Empty(t, p.lines(t, "acme/x"))
+	})
+}
+
+func TestRun_RefusesAFileWithNothingToRun(t *testing.T) {
+	p := newProcess(writeFile(t, "jobs: {acme/x: {kind: a, every: 1h}}\n"))
+	err := run(t.Context(), p.options)
+	require.ErrorContains(t, err, "all of its jobs have a kind: rota define -f defines them, and there is nothing to run here")
+	assert.Equal(t, exit.Usage, exit.CodeOf(err))
 }

@@ -86,6 +86,9 @@ func (o *options) load() (*jobsfile.File, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(f.Jobs)+len(f.Kinds) == 0 {
+		return nil, fmt.Errorf("%s: all of its jobs have a kind: rota define -f defines them, and there is nothing to run here", o.file)
+	}
 	if o.revision >= 0 {
 		for i := range f.Jobs {
 			if !f.Jobs[i].OwnRevision {

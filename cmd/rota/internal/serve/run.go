@@ -168,10 +168,17 @@ func (s *server) servePorts() (stop func(), err error) {
 	return stop, nil
 }
 
-// warnOf logs the warnings of a file.
+// warnOf logs the warnings of a file, and which of its jobs are not run from it.
 func (o *options) warnOf(f *jobsfile.File) {
 	for _, warning := range f.Warnings {
 		o.log.Warn("a secret is not masked", "reason", warning)
+	}
+	var defined []string
+	for i := range f.Defined {
+		defined = append(defined, f.Defined[i].Name)
+	}
+	if len(defined) > 0 {
+		o.log.Info("jobs with a kind are not run from the file", "jobs", listNames(defined), "remedy", "rota define -f defines them for the whole fleet")
 	}
 }
 

@@ -1,0 +1,93 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+
+	"github.com/rota-dev/rota/internal/look"
+)
+
+// definitionsOnPage bounds the jobs of a page of definitions.
+const definitionsOnPage = 60
+
+// definitionsBody is a page of the jobs that are defined as data.
+type definitionsBody struct {
+	Kind, Prefix string // the filter
+	Sections     []section
+	First, Next  string // addresses of pages; empty if there is none
+	None         string // why the page is empty
+}
+
+// showDefinitions shows a page of definitions. It reads no more records than the page needs, however many jobs are defined.
+func (c *Console) showDefinitions(w http.ResponseWriter, r *request) error {
+	ctx, cancel := call(r)
+	defer cancel()
+	query := r.URL.Query()
+	b := definitionsBody{Kind: query.Get("kind"), Prefix: query.Get("prefix")}
+	after := query.Get("after")
+	v, next, err := look.DefinitionsPage(ctx, c.op, look.DefinitionsQuery{Kind: b.Kind, Prefix: b.Prefix, After: after, Limit: definitionsOnPage})
+	if err != nil {
+		return err
+	}
+	if next != "" {
+		b.Next = definitionsLink(query, next)
+	}
+	if after != "" {
+		b.First = definitionsLink(query, "")
+	}
+	switch {
+	case len(v.Definitions) > 0:
+		b.Sections = screenOf(shown(r, v).Screen, c.times(r), linkDefinitions)
+	case next != "":
+		b.None = "None of the jobs that were read matches. There are more."
+	case b.Kind+b.Prefix+after != "":
+		b.None = "No other job matches."
+	default:
+		b.None = "No jobs are defined as data."
+	}
+	c.render(w, r, http.StatusOK, "definitions", page{Title: "Definitions", Group: c.group(), Body: b})
+	return nil
+}
+
+// definitionsLink returns the address of the page with the same filter that begins at a cursor.
+func definitionsLink(query url.Values, cursor string) string {
+	q := url.Values{}
+	for _, keep := range []string{"kind", "prefix", "zone"} {
+		if v := query.Get(keep); v != "" {
+			q.Set(keep, v)
+		}
+	}
+	if cursor != "" {
+		q.Set("after", cursor)
+	}
+	return "definitions?" + q.Encode()
+}
+
+// linkDefinitions returns the address of the page of a job or of the jobs of a kind, relative to the fleet's.
+func linkDefinitions(column, text string) string {
+	switch {
+	case column == "NAME":
+		return jobLink(text)
+	case column == "KIND" && text != "-":
+		return "definitions" + withQuery(nil, "kind", text)
+	}
+	return ""
+}
+
+func (c *Console) showKinds(w http.ResponseWriter, r *request) error {
+	ctx, cancel := call(r)
+	defer cancel()
+	v, err := look.Kinds(ctx, c.op)
+	if err != nil {
+		return err
+	}
+	b := listBody{Intro: "Kinds of jobs that can be defined as data. The leader counts their jobs every few seconds."}
+	b.Sections = screenOf(v.Screen, c.times(r), func(column, text string) string {
+		if column == "NAME" {
+			return "definitions" + withQuery(nil, "kind", text)
+		}
+		return ""
+	})
+	c.render(w, r, http.StatusOK, "list", page{Title: "Kinds", Group: c.group(), Body: b})
+	return nil
+}
