@@ -1,4 +1,4 @@
-package ledger_test
+package ledger
 
 import (
 	"context"
@@ -93,7 +93,7 @@ func (b *bench) fault(kind, victim string) {
 		b.start(victim, "")
 	case "stop":
 		require.NoError(b.t, b.workers[victim].Pause())
-		time.Sleep(sessionT + rand.N(sessionT))
+		wait(b.t.Context(), sessionT+rand.N(sessionT))
 		require.NoError(b.t, b.workers[victim].Resume())
 	case "restart":
 		b.server.Kill()
@@ -172,7 +172,7 @@ func TestLedger_HasEachWorkOnce(t *testing.T) {
 	for round := range *rounds {
 		kind, victim := kinds[round%len(kinds)], names[rand.IntN(len(names))]
 		t.Logf("round %d: %s %s", round+1, kind, victim)
-		time.Sleep(rand.N(2 * time.Second))
+		linger(t.Context(), 2*time.Second)
 		b.fault(kind, victim)
 		b.awaitMore(shards)
 	}
@@ -197,7 +197,7 @@ func TestStopBeforeCommit_DelaysNoOtherShard(t *testing.T) {
 		return b.query("SELECT count(DISTINCT shard) FROM ledger WHERE shard <> 0 AND fire > (SELECT at FROM stopped)")[0][0] == fmt.Sprint(shards-1)
 	}
 	require.Eventually(t, progress, patience, 100*time.Millisecond)
-	time.Sleep(time.Until(stopped.Add(*pause)))
+	wait(t.Context(), time.Until(stopped.Add(*pause)))
 	late := b.query(`SELECT coalesce(max(extract(epoch FROM at - fire)), 0)::numeric(9, 3), count(*) FROM ledger
 		WHERE shard <> 0 AND fire > (SELECT at FROM stopped) + interval '10 seconds'`)
 	t.Logf("the process was stopped for %v; other shards, from 10 s after: at most %s s late, %s rows", time.Since(stopped).Round(time.Second), late[0][0], late[0][1])

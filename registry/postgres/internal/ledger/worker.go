@@ -1,4 +1,4 @@
-package ledger_test
+package ledger
 
 import (
 	"context"
@@ -81,10 +81,8 @@ func openPatiently(ctx context.Context, addr string) (registry.Registry, error) 
 			return reg, nil
 		}
 		fmt.Fprintln(os.Stderr, err)
-		select {
-		case <-ctx.Done():
+		if wait(ctx, 500*time.Millisecond); ctx.Err() != nil { // the server restarts
 			return nil, err
-		case <-time.After(500 * time.Millisecond): // the server restarts
 		}
 	}
 }
@@ -113,22 +111,29 @@ func pay(ctx context.Context, a assignment, r *executor.Run) error {
 	if err != nil {
 		return err
 	}
-	linger(200 * time.Millisecond)
+	linger(ctx, 200*time.Millisecond)
 	if err := postgres.CompleteTx(ctx, tx, r); err != nil {
 		return err
 	}
 	if err := a.hold(ctx, r); err != nil {
 		return err
 	}
-	linger(400 * time.Millisecond)
+	linger(ctx, 400*time.Millisecond)
 	if err := tx.Commit(ctx); err != nil {
 		return err
 	}
-	linger(200 * time.Millisecond)
+	linger(ctx, 200*time.Millisecond)
 	return nil
 }
 
-func linger(most time.Duration) { time.Sleep(rand.N(most)) }
+func linger(ctx context.Context, most time.Duration) { wait(ctx, rand.N(most)) }
+
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
 
 // hold reports that the transaction is open, and gives the test the time to stop the process.
 func (a assignment) hold(ctx context.Context, r *executor.Run) error {
@@ -142,7 +147,7 @@ func (a assignment) hold(ctx context.Context, r *executor.Run) error {
 	defer c.Close(ctx)
 	tag, err := c.Exec(ctx, "INSERT INTO holding SELECT $1, $2 WHERE NOT EXISTS (SELECT FROM holding)", r.Key, r.Instance)
 	if err == nil && tag.RowsAffected() == 1 {
-		time.Sleep(2 * time.Second)
+		wait(ctx, 2*time.Second)
 	}
 	return err
 }
