@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// Completer is implemented by a Registry whose store is also a database of its users, who can record the end of a run in the
+// Completer is implemented by a Registry whose store is also a database of its users: they can record the end of a run in the
 // transaction in which the run writes. So the work of a run takes effect with its end or not at all, also across a crash. See
 // postgres.CompleteTx.
 type Completer interface {
@@ -25,8 +25,8 @@ type Completer interface {
 
 // RunEnd is the end of a run.
 type RunEnd struct {
-	Shard      string // names the shard, whose runs exclude each other
-	Work       string // names the work: all runs that do it have the same name
+	Shard      string // the name of the shard; its runs exclude each other
+	Work       string // the name of the work, equal for all runs that do it
 	Fence      uint64 // greater than that of each earlier run of the shard, below 1<<63
 	Checkpoint []byte // of the shard; nil leaves it as it is
 }

@@ -25,6 +25,8 @@ import (
 // bank is the database.
 type bank struct{ pool *pgxpool.Pool }
 
+// A document shows from here:
+
 // settle pays the orders of a day to the shops of a region.
 func (b *bank) settle(ctx context.Context, r *executor.Run) error {
 	tx, err := b.pool.Begin(ctx)
@@ -43,6 +45,8 @@ func (b *bank) settle(ctx context.Context, r *executor.Run) error {
 	}
 	return tx.Commit(ctx)
 }
+
+// To here.
 
 var shanghai = time.FixedZone("Asia/Shanghai", 8*60*60)
 
