@@ -278,6 +278,29 @@ func TestEndIn_AndACrash(t *testing.T) {
 			heal()
 		})
 	}
+	bubble(t, "an operator cancels a run that waits for an open transaction", func(t *testing.T, f *fleet) {
+		heal := func() {}
+		stop := make(chan struct{})
+		var open *gateTx
+		f.completing(unchanged, func(r *executor.Run, tx *gateTx) error {
+			if r.FireTime.Equal(minute(1)) {
+				open = tx
+				heal = f.server.Partition(r.Instance)
+				<-stop
+			}
+			tx.finish(true)
+			return nil
+		})
+		until(2)
+		before := f.status().Counts.Failed
+		_, err := f.operator().Cancel(t.Context(), "job")
+		require.NoError(t, err)
+		pass(5 * time.Second)
+		assert.Equal(t, before+1, f.status().Counts.Failed)
+		open.finish(false)
+		close(stop)
+		heal()
+	})
 	bubble(t, "an operator's retry of a run that counts as lost finds its end", func(t *testing.T, f *fleet) {
 		heal := func() {}
 		stop := make(chan struct{})

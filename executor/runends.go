@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/rota-dev/rota/internal/group/claimer"
@@ -144,12 +145,10 @@ const (
 // postponed asks whether an earlier run has done the work of c. While its transaction is open, c waits without a worker, so that other shards
 // go on.
 func (c *claimedRun) postponed() bool {
-	if c.gathering() != nil || !c.mayRepeat() {
+	if c.gathering() != nil || !c.mayRepeat() || c.signal.isEnding() {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(c.task.Ctx, askPatience)
-	defer cancel()
-	err := c.askEarlier(ctx)
+	err := c.askEarlier(c.task.Ctx, askPatience)
 	if err == nil || c.task.Ctx.Err() != nil || !isOpen(err) {
 		return false
 	}
@@ -161,8 +160,8 @@ func (c *claimedRun) postponed() bool {
 // isOpen reports whether an error of registry.FenceRun may be over a moment later.
 func isOpen(err error) bool { return errors.Is(err, registry.ErrTxOpen) || registry.Retryable(err) }
 
-// askEarlier asks whether an earlier run has done the work of c, until that is known or ctx ends.
-func (c *claimedRun) askEarlier(ctx context.Context) error {
+// askEarlier asks whether an earlier run has done the work of c, until that is known, ctx ends, or an answer comes after patience.
+func (c *claimedRun) askEarlier(ctx context.Context, patience time.Duration) error {
 	if c.earlier == nil {
 		c.earlier = &earlier{}
 	}
@@ -170,12 +169,13 @@ func (c *claimedRun) askEarlier(ctx context.Context) error {
 	if e.known {
 		return e.err
 	}
+	began := time.Now()
 	var answer registry.Completion
 	err := c.ask(ctx, c.runEnd(), func(err error) bool {
 		if errors.Is(err, registry.ErrTxOpen) {
 			c.warnOpen()
 		}
-		return isOpen(err)
+		return isOpen(err) && time.Since(began) < patience
 	}, &answer)
 	if err != nil && isOpen(err) {
 		return err
@@ -221,7 +221,7 @@ func (c *claimedRun) endAsEarlier(ctx context.Context) (ended bool, err error) {
 	if !c.mayRepeat() {
 		return false, nil
 	}
-	if err := c.askEarlier(ctx); err != nil {
+	if err := c.askEarlier(ctx, math.MaxInt64); err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}

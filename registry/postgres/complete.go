@@ -132,7 +132,7 @@ func translateComplete(err error) error {
 	case codeForeign, codeNoSchema, codeNoTable, codeNoFunction:
 		return fmt.Errorf("%w: %w", errOtherStore, err)
 	case codePermission:
-		return fmt.Errorf("%w: %w: the statements that \"rota postgres migrate --print\" ends with grant the role of the transaction what it needs", registry.ErrPermission, err)
+		return fmt.Errorf("%w: %w: \"rota postgres migrate --print\" lists the rights that the role of the transaction needs", registry.ErrPermission, err)
 	}
 	return err
 }
