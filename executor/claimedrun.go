@@ -49,6 +49,9 @@ type claimedRun struct {
 	notes  runNotes
 	queued bool // it waited for a worker; set before the handler is called
 
+	earlier    *earlier    // nil until it is asked for
+	completing atomic.Bool // the handler has called Run.EndIn
+
 	called   time.Time // when the handler was called, zero before that; guarded by claimedRuns.mu
 	returned atomic.Bool
 }
@@ -74,6 +77,9 @@ func (c *claimedRun) newRun() *Run {
 
 // run runs the handler, in a worker of the pool.
 func (c *claimedRun) run() {
+	if c.postponed() {
+		return
+	}
 	if g := c.gathering(); g != nil {
 		defer g.Leave(c.task.Shard)
 	}
@@ -109,6 +115,10 @@ func (c *claimedRun) callHandler() error {
 		defer cancel()
 	}
 	c.gate.ctx, c.gate.run = ctx, c
+	if ended, err := c.endAsEarlier(ctx); ended {
+		c.observeEnded(ctx, time.Time{}, outcomeOf(ctx, p, err), err)
+		return err
+	}
 	h, err := c.begin(ctx, began)
 	if err != nil {
 		c.observeEnded(ctx, time.Time{}, outcomeOf(ctx, p, err), err)
@@ -160,7 +170,7 @@ func (c *claimedRun) runHandler(ctx context.Context, h Handler, began time.Time)
 	}()
 	r := c.newRun()
 	r.gate, r.signal, r.log = &c.gate, &c.signal, e.log
-	if err = p.yieldError(ctx, &c.signal, handBackError(ctx, callHandler(ctx, h, r))); err != nil {
+	if err = p.yieldError(ctx, &c.signal, handBackError(ctx, c.settle(callHandler(ctx, h, r)))); err != nil {
 		err = p.retryError(ctx, c.newRun(), time.Since(began), err)
 	}
 	return err

@@ -26,6 +26,8 @@ const (
 	runCancelled  // an operator cancelled it, and it returned an error
 	runOverdue    // its handler has not returned after its time-out
 	runReturned   // its handler returned late, after it was logged as overdue
+	runBlocked    // a transaction that may end it is open
+	runDoneBefore // a transaction of an earlier run has ended it
 )
 
 // outcomes defines the log lines. The first run of a job, or of a kind of defined jobs, in an interval is logged with message.
@@ -44,6 +46,8 @@ var outcomes = [...]struct {
 	runCancelled:  {slog.LevelInfo, "run cancelled by an operator", "more runs cancelled by an operator"},
 	runOverdue:    {slog.LevelWarn, "handler ignores its time-out", "more handlers ignore their time-outs"},
 	runReturned:   {slog.LevelInfo, "handler returned after its time-out", "more handlers returned after their time-outs"},
+	runBlocked:    {slog.LevelWarn, "run waits for an open transaction of an earlier attempt", "more runs wait for open transactions of earlier attempts"},
+	runDoneBefore: {slog.LevelInfo, "run was completed by a transaction of an earlier run", "more runs were completed by transactions of earlier runs"},
 }
 
 // outcomeOf returns the outcome of a run with context ctx that ended with err.

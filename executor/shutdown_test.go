@@ -25,12 +25,14 @@ import (
 type fleet struct {
 	t      *testing.T
 	server *memory.Server
+	gates  *gates // nil: the store has no transactions for users
 
 	members []*executor.Executor
 	observe executor.Observer // of the executors to come
 
 	mu   sync.Mutex
 	runs []executor.Run
+	ends []executor.RunEnded // of complete_test.go
 }
 
 // stop shuts down those who are left.
@@ -76,11 +78,19 @@ func (f *fleet) bare(name string, o executor.Options) *executor.Executor {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	e, err := executor.New(f.server.Client(name), "test", o)
+	e, err := executor.New(f.client(name), "test", o)
 	require.NoError(f.t, err)
 	e.Observe(f.observe)
 	f.members = append(f.members, e)
 	return e
+}
+
+// client returns the handle of an instance.
+func (f *fleet) client(name string) registry.Registry {
+	if f.gates == nil {
+		return f.server.Client(name)
+	}
+	return gated{f.server.Client(name), f.gates}
 }
 
 // operator returns an Operator that is not in the fleet.

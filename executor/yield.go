@@ -34,6 +34,13 @@ func (s *yieldSignal) endContextLocked(cause error) {
 	}
 }
 
+// isEnding reports whether the context of the run has ended by endContext, or will at once.
+func (s *yieldSignal) isEnding() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended != nil
+}
+
 // setCancel sets the function that ends the context of the run.
 func (s *yieldSignal) setCancel(cancel context.CancelCauseFunc) {
 	s.mu.Lock()

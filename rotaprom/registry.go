@@ -26,6 +26,7 @@ type Registry struct {
 
 var (
 	_ registry.Clock       = (*Registry)(nil)
+	_ registry.Completer   = (*Registry)(nil)
 	_ prometheus.Collector = (*Registry)(nil)
 )
 
@@ -145,4 +146,14 @@ func (r *Registry) WrittenAt(ctx context.Context, key registry.Key) (time.Time, 
 	at, err := registry.WrittenAt(ctx, r.Registry, key)
 	r.measure("get", began, err)
 	return at, err
+}
+
+// CompleteRun is described in registry.Completer. It is not measured: it belongs to a transaction of the caller.
+func (r *Registry) CompleteRun(ctx context.Context, tx any, end registry.RunEnd) error {
+	return registry.CompleteRun(ctx, r.Registry, tx, end)
+}
+
+// FenceRun is described in registry.Completer. It is not measured.
+func (r *Registry) FenceRun(ctx context.Context, end registry.RunEnd) (registry.Completion, error) {
+	return registry.FenceRun(ctx, r.Registry, end)
 }

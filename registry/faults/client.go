@@ -33,7 +33,7 @@ var (
 //
 // reg must not be used otherwise. Closing the returned handle closes reg. During a cut, Close waits
 // for its end as other calls do, returns ErrUnavailable if it continues, and closes reg with an
-// ended context. The handle implements registry.Clock.
+// ended context. The handle implements registry.Clock, and registry.Completer without faults.
 func (in *Injector) Wrap(client string, reg registry.Registry) registry.Registry {
 	return &handle{
 		in: in, name: client, inner: reg,
@@ -55,8 +55,9 @@ type handle struct {
 }
 
 var (
-	_ registry.Registry = (*handle)(nil)
-	_ registry.Clock    = (*handle)(nil)
+	_ registry.Registry  = (*handle)(nil)
+	_ registry.Clock     = (*handle)(nil)
+	_ registry.Completer = (*handle)(nil)
 )
 
 // Limits is described in registry.Registry.
@@ -127,6 +128,16 @@ func (h *handle) WrittenAt(ctx context.Context, key registry.Key) (time.Time, er
 		return time.Time{}, err
 	}
 	return at, nil
+}
+
+// CompleteRun is described in registry.Completer.
+func (h *handle) CompleteRun(ctx context.Context, tx any, end registry.RunEnd) error {
+	return registry.CompleteRun(ctx, h.inner, tx, end)
+}
+
+// FenceRun is described in registry.Completer.
+func (h *handle) FenceRun(ctx context.Context, end registry.RunEnd) (registry.Completion, error) {
+	return registry.FenceRun(ctx, h.inner, end)
 }
 
 // Watch is described in registry.Registry.

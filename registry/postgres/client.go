@@ -25,8 +25,11 @@ type Client struct {
 	writes   *slot
 	renewals *slot
 	listener *slot
+	fences   *slot  // without a connection until FenceRun is called
+	id       string // of the registry
 	commits  *batcher[encodedTxn, txnAnswer]
 	changes  *batcher[changesSince, changesAnswer]
+	fenced   *batcher[registry.RunEnd, fenceAnswer]
 	watchers watchers
 }
 
@@ -53,8 +56,10 @@ func newClient(o Options) *Client {
 	c.renewals.down = c.handle.Disconnected
 	c.listener = c.newSlot(readSilence, o.ListenEndpoints, c.watchers.wakeDirs)
 	c.listener.up = func(l *conn) { c.goLink(func() { c.listen(l) }) }
+	c.fences = c.newSlot(readSilence, o.Endpoints, func(string) {})
 	c.commits = newBatcher(c.goLink, 2, batchItems, batchBytes, func() { c.awaitLink(c.writes) }, c.sendTxns)
 	c.changes = newBatcher(c.goLink, 1, batchWatches, 0, func() { c.awaitLink(c.reads) }, c.readChanges)
+	c.fenced = newBatcher(c.goLink, 1, batchFences, 0, func() { c.awaitLink(c.fences) }, c.fenceRuns)
 	return c
 }
 
@@ -91,7 +96,7 @@ func (c *Client) Close(ctx context.Context) error {
 		c.linksMu.Lock()
 		c.cancel()
 		c.linksMu.Unlock()
-		for _, s := range []*slot{c.reads, c.writes, c.renewals, c.listener} {
+		for _, s := range []*slot{c.reads, c.writes, c.renewals, c.listener, c.fences} {
 			s.close()
 		}
 		c.links.Wait()

@@ -5,7 +5,7 @@
 //
 // # Stored form
 //
-// A registry is a schema, by default "rota", with four tables. In kv, a row is an entry: the entry "jobs/daily" has the dir
+// A registry is a schema, by default "rota", with four tables, and two for CompleteTx. In kv, a row is an entry: the entry "jobs/daily" has the dir
 // "jobs" and the name "daily".
 //
 //	SELECT dir, name, convert_from(value, 'UTF8') FROM rota.kv;

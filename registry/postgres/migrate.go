@@ -15,16 +15,19 @@ import (
 //go:embed migrations/001_registry.sql
 var step1 string
 
+//go:embed migrations/002_complete.sql
+var step2 string
+
 // schemaSteps are the steps of the schema. The version of a schema is the number of its steps. A step keeps the functions that earlier
 // programs call, so that a fleet can be updated one process after the other.
-var schemaSteps = []string{step1}
+var schemaSteps = []string{step1, step2}
 
 // schemaName matches the name of the schema in the text of a step.
-var schemaName = regexp.MustCompile(`\brota\.`)
+var schemaName = regexp.MustCompile(`\bSCHEMA rota\b|\brota\.`)
 
 // stepSQL returns the statements of the step at i for a schema, with those that record it.
 func stepSQL(schema string, i int) string {
-	return schemaName.ReplaceAllLiteralString(schemaSteps[i], schema+".") + "\n" + insertVersion(schema, i+1) + ";\n"
+	return schemaName.ReplaceAllStringFunc(schemaSteps[i], func(s string) string { return strings.Replace(s, "rota", schema, 1) }) + "\n" + insertVersion(schema, i+1) + ";\n"
 }
 
 func insertVersion(schema string, version int) string {

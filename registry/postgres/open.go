@@ -47,6 +47,9 @@ func (c *Client) finishOpen(ctx context.Context) error {
 		if err := c.checkSchema(ctx, l); err != nil || c.options.ReadOnly {
 			return err
 		}
+		if err := c.readID(ctx, l); err != nil {
+			return err
+		}
 		for _, s := range []*slot{c.writes, c.renewals} {
 			if _, err := s.get(ctx); err != nil {
 				return translate(err)
@@ -59,6 +62,7 @@ func (c *Client) finishOpen(ctx context.Context) error {
 	}
 	if !c.options.ReadOnly {
 		c.handle.Go(c.keepTime)
+		c.handle.Go(c.pruneEnds)
 	}
 	c.handle.Go(c.poll)
 	if !c.options.PollOnly {
@@ -88,6 +92,7 @@ func unwrapUnavailable(err error) error {
 var requiredRights = map[string][]string{
 	"kv": {"SELECT", "INSERT", "UPDATE", "DELETE"}, "log": {"SELECT", "INSERT", "DELETE"},
 	"session": {"SELECT", "INSERT", "UPDATE", "DELETE"}, "state": {"SELECT", "UPDATE"},
+	"gate": {"SELECT", "INSERT", "UPDATE", "DELETE"}, "ended": {"SELECT", "DELETE"},
 }
 
 // checkSchema checks the version of the schema, the rights of the role and the settings of the server, on a connection.

@@ -94,7 +94,7 @@ func TestOpen_NamesWhatIsMissing(t *testing.T) {
 		exec(t, s, o, "DELETE FROM rota.version; INSERT INTO rota.version VALUES (0)")
 		err := refuse(o)
 		require.ErrorIs(t, err, postgres.ErrNoSchema)
-		require.ErrorContains(t, err, "has version 0, this program needs 1")
+		require.ErrorContains(t, err, fmt.Sprintf("has version 0, this program needs %d", postgres.SchemaVersion()))
 	})
 	t.Run("rights to the schema", func(t *testing.T) {
 		o := o
@@ -181,7 +181,7 @@ func TestMigrate(t *testing.T) {
 		}
 		wg.Wait()
 		require.NoError(t, postgres.Migrate(t.Context(), o))
-		require.Equal(t, [][]string{{"1"}}, exec(t, s, o, "SELECT version FROM rota.version"))
+		require.Equal(t, [][]string{{"1"}, {"2"}}, exec(t, s, o, "SELECT version FROM rota.version ORDER BY version"))
 	})
 	t.Run("leaves a later version alone", func(t *testing.T) {
 		o := newRegistry(t, s)

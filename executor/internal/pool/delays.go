@@ -9,8 +9,8 @@ import (
 	"github.com/rota-dev/rota/internal/heap"
 )
 
-// delays are the claimed runs that wait for their instants of Schedule.Spread. They need no worker,
-// goroutine or timer of their own.
+// delays are the claimed runs that wait for their instants of Schedule.Spread, or for an open transaction of an earlier attempt. They need no
+// worker, goroutine or timer of their own.
 type delays struct {
 	tasks   heap.Heap[*Task, byBegin]
 	byShard map[shardOf]*Task
@@ -51,7 +51,7 @@ func (d *delays) waitingByJob() map[string]Waits {
 		if since := t.Since.UTC(); w.Since.IsZero() || since.Before(w.Since) {
 			w.Since = since
 		}
-		w.Shards, w.Behind = append(w.Shards, t.Shard), "Spread of this job"
+		w.Shards, w.Behind = append(w.Shards, t.Shard), cmp.Or(t.Behind, "Spread of this job")
 		out[t.Job] = w
 	}
 	return out

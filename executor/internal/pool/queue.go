@@ -28,6 +28,7 @@ type Task struct {
 	HandsBack bool        // the run may be handed back
 	End       func(error) // reports the end of a run that did not begin
 	Delay     time.Duration
+	Behind    string // the reason of the delay; empty: its instant of Schedule.Spread
 
 	order   uint64    // of arrival
 	next    *Task     // in a chain of taskQueue

@@ -21,6 +21,7 @@ var reach = []struct {
 	{"registry/etcd", []string{"registry", "registry/backend", "internal/cleartext", "go.etcd.io/etcd/...", "google.golang.org/grpc/...", "go.uber.org/zap"}},
 	{"registry/zookeeper", []string{"registry", "registry/backend", "internal/cleartext", "internal/parallel", "internal/zkwire", "github.com/go-zookeeper/zk"}},
 	{"registry/postgres", []string{"registry", "registry/backend", "internal/cleartext", "github.com/jackc/pgx/v5/..."}},
+	{"registry/postgres/internal/ledger", []string{"registry", "registry/postgres", "schedule", "executor", "github.com/jackc/pgx/v5/..."}},
 	{"registry/postgres/internal/...", []string{"registry/...", "conformance/...", "internal/registryurl", "internal/test/...", "github.com/jackc/pgx/v5/..."}},
 	{"lock", []string{"registry", "internal/backoff"}},
 	{"conformance/...", []string{"registry", "lock", "conformance/...", "github.com/stretchr/testify/...", "github.com/anishathalye/porcupine"}},
@@ -83,6 +84,7 @@ var reach = []struct {
 	{"rotaprom", []string{"executor", "registry", "github.com/prometheus/client_golang/..."}},
 	{"rotaotel", []string{"executor", "go.opentelemetry.io/otel/..."}},
 	{"examples/settlement", []string{"registry/...", "schedule", "executor", "modernc.org/sqlite"}},
+	{"examples/settlement/onpostgres", []string{"registry/postgres", "schedule", "executor", "github.com/jackc/pgx/v5/..."}},
 	// Examples show user code, which cannot import internal packages.
 	{"examples/...", []string{"registry/...", "schedule", "operator", "coordinator", "executor", "handler", "rotatest", "github.com/robfig/cron/v3"}},
 }
