@@ -8,7 +8,6 @@ import (
 
 	"github.com/rota-dev/rota/internal/backoff"
 	"github.com/rota-dev/rota/internal/group/batch"
-	"github.com/rota-dev/rota/internal/group/planning"
 	"github.com/rota-dev/rota/internal/parallel"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
@@ -55,7 +54,7 @@ type deletion struct {
 	job, segment string
 	items        batch.Items  // none: it is stored already
 	created      string       // the creation to delete; "" if it is not known
-	at           registry.Rev // of the record that stores it; zero: no record of the job is left
+	isStored     bool         // false: no record of the job is left
 	err          error
 	waits        string // why runs may still be claimed; "" if none can be
 }
@@ -111,7 +110,7 @@ func (o *Operator) storeDeletions(ctx context.Context, all []*deletion, cancelRu
 		}
 		left = nil
 		for _, ld := range batch.Pack(nil, writes, o.reg.Limits(), func(d *deletion) batch.Items { return d.items }, func(d *deletion) bool { return alone[d] }) {
-			rev, err := registry.Apply(ctx, o.reg, ld.Txn)
+			_, err := registry.Apply(ctx, o.reg, ld.Txn)
 			conflict, refused := batch.FindConflict(err)
 			if refused {
 				if part, ok := ld.PartOf(conflict.Index); ok {
@@ -121,9 +120,7 @@ func (o *Operator) storeDeletions(ctx context.Context, all []*deletion, cancelRu
 				continue
 			}
 			for _, d := range ld.Parts {
-				if d.err = err; d.items.Ops[0].Kind == registry.OpSet {
-					d.at = rev
-				}
+				d.err, d.isStored = err, d.items.Ops[0].Kind == registry.OpSet
 			}
 		}
 	}
@@ -131,7 +128,7 @@ func (o *Operator) storeDeletions(ctx context.Context, all []*deletion, cancelRu
 
 // readDeletion reads the records of a job and sets the write that deletes it; none if it is deleted already.
 func (o *Operator) readDeletion(ctx context.Context, d *deletion) error {
-	d.items, d.at = batch.Items{}, registry.Rev{}
+	d.items, d.isStored = batch.Items{}, false
 	keys := []registry.Key{o.keys.Job(d.segment), o.keys.Control(d.segment), o.keys.Plan(d.segment)}
 	stored, err := o.readDefined(ctx, d.segment)
 	if err != nil {
@@ -149,10 +146,10 @@ func (o *Operator) readDeletion(ctx context.Context, d *deletion) error {
 	case stored.Defined == nil && job.Kind == "":
 		return ErrRegistered
 	case stored.Defined == nil: // the leader is deleting its other records
-		d.at = job.Rev
+		d.isStored = true
 		return nil
 	case stored.IsDeleted():
-		d.at = stored.Rev
+		d.isStored = true
 		return nil
 	}
 	d.created = stored.Created
@@ -178,7 +175,7 @@ func (o *Operator) readDeletion(ctx context.Context, d *deletion) error {
 
 // awaitDeletions waits until no run of the deleted jobs can be claimed. It reads few records, and no watch could follow less than all plans.
 func (o *Operator) awaitDeletions(ctx context.Context, all []*deletion) {
-	left := slices.DeleteFunc(slices.Clone(all), func(d *deletion) bool { return d.err != nil || d.at.IsZero() })
+	left := slices.DeleteFunc(slices.Clone(all), func(d *deletion) bool { return d.err != nil || !d.isStored })
 	for _, d := range left {
 		d.waits = "its plan was not read"
 	}
@@ -209,37 +206,17 @@ func (o *Operator) awaitDeletions(ctx context.Context, all []*deletion) {
 	}
 }
 
-// findClaimable returns why a run of a deleted job may still be claimed, "" if none can be. Without a plan none can: a leader creates one
-// on condition that the record of the creation is as it knows it.
+// findClaimable returns why a run of a deleted job may still be claimed, "" if none can be. Without a plan none can, nor by one that is
+// paused: a leader creates a plan, and ends a pause, on condition that the record of the creation is as it knows it.
 func (o *Operator) findClaimable(ctx context.Context, d *deletion) (why string, err error) {
 	plan, err := o.readPlan(ctx, d.segment)
 	switch p := plan.Plan; {
 	case err != nil:
 		return "", err
-	case p == nil:
+	case p == nil || p.Paused:
 		return "", nil
 	case d.created != "" && p.Last().Job().Created != d.created: // of the next creation
 		return "", nil
-	case !p.Paused:
-		return "no leader has paused its plan", nil
-	case p.GroupPause == nil && plan.Rev.Seq > d.at.Seq:
-		return "", nil
 	}
-	c, err := o.readStoredControl(ctx, d.segment)
-	if err != nil {
-		return "", err
-	}
-	return whyResumable(&plan, c.Control), nil
-}
-
-// whyResumable returns why a leader that does not know of the deletion yet might end the pause of a plan, which is older than the
-// deletion; "" if none would.
-func whyResumable(p *planning.PlanRecord, c *record.Control) string {
-	switch {
-	case p.GroupPause != nil:
-		return "its plan is paused with the group, and not deleted yet"
-	case c != nil && (!c.Paused || c.Until != 0):
-		return "its plan is paused, and was to be resumed"
-	}
-	return ""
+	return "no leader has paused its plan", nil
 }

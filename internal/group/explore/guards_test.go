@@ -69,6 +69,7 @@ var guardSites = []guardSite{
 	{"jobPlanner.deleteRecords Delete", []string{"rest: delete definition", "rest: delete plan", "rest: delete claims"}},
 	{"jobPlanner.deleteReplaced Absent", []string{"rest: no defined"}},
 	{"jobPlanner.deleteReplaced Delete", []string{"rest: delete defined", "rest: delete control"}},
+	{"jobPlanner.requireCreation At", []string{"plan: defined as known"}},
 	{"jobPlanner.restWith Set", []string{"rest: set defined"}},
 	{"Leader.stepDefined At", []string{"wake: leader as known"}},
 	{"Leader.storeDefined At", []string{"wake: defined as known"}},

@@ -3,6 +3,7 @@ package leader
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -55,6 +56,7 @@ func newDefinedWorld(t *testing.T) *definedWorld {
 		},
 	}
 	w.l.jobs = feed.New(w.keys.Jobs(), w.l.Log, func(registry.Entry) (planning.JobRecord, error) { return planning.JobRecord{}, nil }).NewReader(w.l.wakeUp)
+	w.l.PlanFeed = feed.New(w.keys.Plans(), w.l.Log, func(registry.Entry) (*record.Plan, error) { return nil, nil })
 	w.l.Edits = NewEdits(w.reg, w.keys, w.l.Log)
 	w.l.defined.synced = true
 	return w
@@ -144,6 +146,46 @@ func (w *definedWorld) decide() planning.Decision {
 	d := planning.Decide(&w.l.View)
 	require.Len(w.t, d.Rests, 1)
 	return planning.Decision{Rests: d.Rests}
+}
+
+// TestResume_Guards deletes a job between the decision to end the pause of its plan and the commit of that: once Delete has found
+// the plan paused, no run may be claimed.
+func TestResume_Guards(t *testing.T) {
+	paused := func(t *testing.T) *definedWorld {
+		w := newDefinedWorld(t)
+		w.define("t1")
+		w.wake()
+		p := w.l.View.Plans["one"].Plan.Clone()
+		p.Paused, p.Epochs[0].Until = true, 8
+		w.l.View.Plans["one"] = planning.PlanRecord{Rev: w.put(w.keys.Plan("one"), w.l.View.Plans["one"].Rev, p), Plan: p}
+		w.l.View.Control["one"] = planning.ControlRecord{Control: &record.Control{Job: "one"}}
+		return w
+	}
+	isPaused := func(t *testing.T, w *definedWorld) bool {
+		e, err := w.reg.Get(t.Context(), w.keys.Plan("one"), registry.ReadOptions{})
+		require.NoError(t, err)
+		p, err := record.DecodePlan(e.Value)
+		require.NoError(t, err)
+		return p.Paused
+	}
+	for _, deleted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("the record of the defined job as known, deleted: %v", deleted), func(t *testing.T) {
+			w := paused(t)
+			d := planning.Decide(&w.l.View)
+			require.Len(t, d.Changes, 1)
+			if deleted {
+				w.put(w.keys.Defined("one"), w.entry.Rev, &record.Defined{Job: "one"})
+			}
+			_, err := w.l.CommitDecision(t.Context(), d)
+			assert.Equal(t, deleted, errors.Is(err, registry.ErrConflict))
+			assert.Equal(t, deleted, isPaused(t, w))
+		})
+	}
+	t.Run("a leader that does not know the record yet ends no pause", func(t *testing.T) {
+		w := paused(t)
+		w.l.View.DefinedSynced = false
+		assert.Empty(t, planning.Decide(&w.l.View).Changes)
+	})
 }
 
 // TestRests_Guards changes a record between the decision to put a job to rest, or to delete it, and its commit.
