@@ -331,7 +331,7 @@ func (s *definedState) leftAtRest() bool {
 
 // readDefinedState reads what decides a Define.
 func (o *Operator) readDefinedState(ctx context.Context, segment string) (s definedState, err error) {
-	if s.DefinedRecord, err = o.readDefined(ctx, segment); err != nil {
+	if s.DefinedRecord, err = o.readAnyDefined(ctx, segment); err != nil {
 		return s, err
 	}
 	if s.Defined != nil {
@@ -366,8 +366,18 @@ func (o *Operator) readRev(ctx context.Context, key registry.Key) (registry.Rev,
 	return e.Modified, err
 }
 
-// readDefined returns the record of a defined job, without a Defined if there is none. The caller has checked the format.
+// readDefined returns the record of a defined job, without a Defined if there is none, or if nothing else is left of a deleted job. The
+// caller has checked the format.
 func (o *Operator) readDefined(ctx context.Context, segment string) (planning.DefinedRecord, error) {
+	d, err := o.readAnyDefined(ctx, segment)
+	if err == nil && d.Defined != nil && d.IsGone() {
+		return planning.DefinedRecord{}, nil
+	}
+	return d, err
+}
+
+// readAnyDefined is readDefined that returns what is left of a deleted job as well.
+func (o *Operator) readAnyDefined(ctx context.Context, segment string) (planning.DefinedRecord, error) {
 	key := o.keys.Defined(segment)
 	e, found, err := o.getRecord(ctx, key)
 	if err != nil || !found {

@@ -690,11 +690,11 @@ func TestDelete(t *testing.T) {
 		d.PutRecord(d.Keys.Job(record.Segment(job)), string(d.read(job).Definition))
 		planOf(d, job, paused)
 	}
-	run("leaves nothing of a job that was never awake, in one commit", func(t *testing.T, d defs) {
+	run("leaves a tombstone of a job that was never awake, in one commit, so that a late write does not define it again", func(t *testing.T, d defs) {
 		d.define(note("a"))
 		before := d.Server.Counts("console").Commits
 		require.NoError(t, d.op.Delete(t.Context(), "a"))
-		assert.Nil(t, d.read("a"))
+		assert.True(t, d.read("a").IsGone())
 		assert.Equal(t, before+1, d.Server.Counts("console").Commits)
 		assert.ErrorIs(t, d.op.Delete(t.Context(), "a"), operator.ErrUnknownJob)
 	})
@@ -751,6 +751,14 @@ func TestDelete(t *testing.T) {
 		require.NoError(t, d.op.Resume(t.Context(), "a"))
 		require.NoError(t, d.op.Delete(t.Context(), "a"))
 	})
+	run("waits for the plan of an earlier creation that is not paused yet", func(t *testing.T, d defs) {
+		awake(d, "a", false)
+		require.NoError(t, d.op.Delete(t.Context(), "a", operator.WithoutWait()))
+		d.define(note("a"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		assert.ErrorIs(t, d.op.Delete(ctx, "a"), operator.ErrDeleting)
+	})
 	run("does not wait for the plan of a job that was defined after it", func(t *testing.T, d defs) {
 		awake(d, "a", false)
 		require.NoError(t, d.op.Delete(t.Context(), "a", operator.WithoutWait()))
@@ -773,8 +781,8 @@ func TestDelete(t *testing.T) {
 		err := d.op.DeleteAll(t.Context(), []string{"d", "a", "c", "b", "d"})
 		require.Error(t, err)
 		assert.Equal(t, []string{`delete "a": the job is registered in code`, `delete "b": unknown job`}, strings.Split(err.Error(), "\n"))
-		assert.Nil(t, d.read("c"))
-		assert.Nil(t, d.read("d"))
+		assert.True(t, d.read("c").IsGone())
+		assert.True(t, d.read("d").IsGone())
 		assert.NotEmpty(t, d.GetText(d.Keys.Job("a")))
 	})
 	run("deletes many in few commits", func(t *testing.T, d defs) {

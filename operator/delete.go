@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/rota-dev/rota/internal/backoff"
 	"github.com/rota-dev/rota/internal/group/batch"
@@ -27,7 +28,7 @@ func WithoutWait() DeleteOption { return func(o *deleteOptions) { o.noWait = tru
 
 // Delete deletes a job that is defined as data. The deletion is durable: once it is stored, the leader pauses the job, waits for its runs to end, and
 // deletes its records, with its counts, failures and the states that its runs have saved. If the leader dies, the next one goes on.
-// History that package history has written stays.
+// History that package history has written stays, and for five minutes a tombstone, one small record.
 //
 // Delete returns when no run of the job can be claimed any more: at once for a job that rests, usually within a second otherwise.
 // Runs in progress go on, see CancelRuns, and a run that was claimed before may begin once a worker is free. If ctx ends
@@ -52,9 +53,9 @@ func (o *Operator) DeleteAll(ctx context.Context, jobs []string, options ...Dele
 // deletion is the deletion of one job.
 type deletion struct {
 	job, segment string
-	items        batch.Items  // none: it is stored already
-	created      string       // the creation to delete; "" if it is not known
-	isStored     bool         // false: no record of the job is left
+	items        batch.Items // none: it is stored already
+	created      string      // the creation to delete; "" if it is not known
+	isAlone      bool        // no record is left that would let runs be claimed
 	err          error
 	waits        string // why runs may still be claimed; "" if none can be
 }
@@ -120,7 +121,7 @@ func (o *Operator) storeDeletions(ctx context.Context, all []*deletion, cancelRu
 				continue
 			}
 			for _, d := range ld.Parts {
-				d.err, d.isStored = err, d.items.Ops[0].Kind == registry.OpSet
+				d.err = err
 			}
 		}
 	}
@@ -128,7 +129,7 @@ func (o *Operator) storeDeletions(ctx context.Context, all []*deletion, cancelRu
 
 // readDeletion reads the records of a job and sets the write that deletes it; none if it is deleted already.
 func (o *Operator) readDeletion(ctx context.Context, d *deletion) error {
-	d.items, d.isStored = batch.Items{}, false
+	d.items, d.isAlone = batch.Items{}, false
 	keys := []registry.Key{o.keys.Job(d.segment), o.keys.Control(d.segment), o.keys.Plan(d.segment)}
 	stored, err := o.readDefined(ctx, d.segment)
 	if err != nil {
@@ -146,10 +147,8 @@ func (o *Operator) readDeletion(ctx context.Context, d *deletion) error {
 	case stored.Defined == nil && job.Kind == "":
 		return ErrRegistered
 	case stored.Defined == nil: // the leader is deleting its other records
-		d.isStored = true
 		return nil
 	case stored.IsDeleted():
-		d.isStored = true
 		return nil
 	}
 	d.created = stored.Created
@@ -165,8 +164,10 @@ func (o *Operator) readDeletion(ctx context.Context, d *deletion) error {
 		for _, key := range keys {
 			d.items.Conds = append(d.items.Conds, registry.Absent(key))
 		}
-		d.items.Ops = []registry.Op{registry.Delete(o.keys.Defined(d.segment), stored.Rev)}
-		return nil
+		d.isAlone = true
+		op, err := putOp(o.keys.Defined(d.segment), stored.Rev, stored.Tombstone(record.InstantOf(time.Now()), o.newAct("delete")))
+		d.items.Ops = []registry.Op{op}
+		return err
 	}
 	op, err := putOp(o.keys.Defined(d.segment), stored.Rev, &record.Defined{Job: stored.Job, Revision: stored.Revision, At: stored.At, By: o.newAct("delete")})
 	d.items.Ops = []registry.Op{op}
@@ -175,7 +176,7 @@ func (o *Operator) readDeletion(ctx context.Context, d *deletion) error {
 
 // awaitDeletions waits until no run of the deleted jobs can be claimed. It reads few records, and no watch could follow less than all plans.
 func (o *Operator) awaitDeletions(ctx context.Context, all []*deletion) {
-	left := slices.DeleteFunc(slices.Clone(all), func(d *deletion) bool { return d.err != nil || !d.isStored })
+	left := slices.DeleteFunc(slices.Clone(all), func(d *deletion) bool { return d.err != nil || d.isAlone })
 	for _, d := range left {
 		d.waits = "its plan was not read"
 	}
@@ -210,13 +211,15 @@ func (o *Operator) awaitDeletions(ctx context.Context, all []*deletion) {
 // paused: a leader creates a plan, and ends a pause, on condition that the record of the creation is as it knows it.
 func (o *Operator) findClaimable(ctx context.Context, d *deletion) (why string, err error) {
 	plan, err := o.readPlan(ctx, d.segment)
-	switch p := plan.Plan; {
-	case err != nil:
+	p := plan.Plan
+	if err != nil || p == nil || p.Paused {
 		return "", err
-	case p == nil || p.Paused:
-		return "", nil
-	case d.created != "" && p.Last().Job().Created != d.created: // of the next creation
-		return "", nil
+	}
+	if created := p.Last().Job().Created; d.created != "" && created != d.created {
+		next, err := o.readDefined(ctx, d.segment)
+		if err != nil || next.Defined != nil && next.Created == created {
+			return "", err
+		} // else it is of an earlier creation, which is to be deleted too
 	}
 	return "no leader has paused its plan", nil
 }

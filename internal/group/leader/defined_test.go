@@ -223,9 +223,12 @@ func TestRests_Guards(t *testing.T) {
 		assert.Equal(t, &record.Rest{Number: 1, Epoch: 1, From: 8, Counts: record.Counts{Claimed: 1, Succeeded: 1}, Finished: w.l.View.Now}, rec.Rest)
 		assert.Empty(t, planning.Decide(&w.l.View).Rests, "the view contains the commit")
 	})
-	t.Run("a deleted job leaves nothing", func(t *testing.T) {
+	t.Run("a deleted job leaves a tombstone only", func(t *testing.T) {
 		w, d := deleting(t)
-		assert.Empty(t, commit(t, w, d))
+		assert.Equal(t, []string{"defined"}, commit(t, w, d))
+		e, known := w.l.defined.index.Get("one")
+		require.True(t, known)
+		assert.True(t, e.IsGone())
 	})
 	for _, of := range []struct {
 		name   string
@@ -293,7 +296,7 @@ func TestRests_Guards(t *testing.T) {
 			}
 		}}
 		assert.Equal(t, all, commit(t, w, d), "the job is decided anew")
-		assert.Empty(t, commit(t, w, w.decide()))
+		assert.Equal(t, []string{"defined"}, commit(t, w, w.decide()), "its tombstone")
 	})
 	t.Run("a record with a value of another program is not taken for a deletion", func(t *testing.T) {
 		w := newDefinedWorld(t)
@@ -326,7 +329,21 @@ func TestSteps_Guards(t *testing.T) {
 		w := due(t, "t1")
 		assert.Equal(t, []string{"definition", "defined"}, step(t, w))
 		assert.Contains(t, w.l.View.Jobs, "one")
-		assert.Empty(t, step(t, due(t, "")))
+	})
+	t.Run("a deleted job leaves a tombstone, which is deleted after its time, on condition that it is as known", func(t *testing.T) {
+		for _, changed := range []bool{false, true} {
+			w, now := due(t, ""), time.Now()
+			w.l.Self.Clock = func() time.Time { return now }
+			w.put(w.keys.Data("one", 0), registry.Rev{}, "state")
+			assert.Equal(t, []string{"defined"}, step(t, w))
+			now = now.Add(record.TombstoneTime - time.Second)
+			assert.Equal(t, []string{"defined"}, step(t, w))
+			if e, _ := w.l.defined.index.Get("one"); changed {
+				w.put(w.keys.Defined("one"), e.Rev, &record.Defined{Job: "one"})
+			}
+			now = now.Add(time.Second)
+			assert.Equal(t, changed, len(step(t, w)) == 1)
+		}
 	})
 	t.Run("wake: the record as read", func(t *testing.T) {
 		w := due(t, "t1")
