@@ -264,6 +264,8 @@ func (l *Leader) deleteOver(ctx context.Context, term []registry.Cond, over []de
 		}
 		if c, ok := l.View.Control[due.Segment]; ok {
 			items.Ops = append(items.Ops, registry.Delete(keys.Control(due.Segment), c.Rev))
+		} else { // nor may there be one that is not observed yet: nobody would delete it
+			items.Conds = append(items.Conds, registry.Absent(keys.Control(due.Segment)))
 		}
 		return items
 	}, func(due defined.Due, rev registry.Rev) {

@@ -298,6 +298,11 @@ func TestRests_Guards(t *testing.T) {
 		assert.Equal(t, all, commit(t, w, d), "the job is decided anew")
 		assert.Equal(t, []string{"defined"}, commit(t, w, w.decide()), "its tombstone")
 	})
+	t.Run("an intent that is not observed yet is not left behind", func(t *testing.T) {
+		w, d := deleting(t)
+		w.put(w.keys.Control("one"), registry.Rev{}, &record.Control{Job: "one"})
+		assert.Equal(t, []string{"definition", "plan", "claims", "defined", "control"}, commit(t, w, d), "the job is decided anew")
+	})
 	t.Run("a record with a value of another program is not taken for a deletion", func(t *testing.T) {
 		w := newDefinedWorld(t)
 		w.define("t1")
@@ -399,6 +404,11 @@ func TestSteps_Guards(t *testing.T) {
 		w.l.View.Control["one"] = planning.ControlRecord{Rev: rev, Control: c}
 		w.put(w.keys.Control("one"), rev, c)
 		assert.Equal(t, []string{"defined", "control"}, step(t, w))
+		w = due(t, "")
+		w.put(w.keys.Control("one"), registry.Rev{}, c) // not observed yet
+		assert.Equal(t, []string{"defined", "control"}, step(t, w))
+		e, _ := w.l.defined.index.Get("one")
+		assert.False(t, e.IsGone())
 	})
 	t.Run("the term", func(t *testing.T) {
 		for _, created := range []string{"t1", ""} {

@@ -246,8 +246,12 @@ func (p *jobPlanner) deleteReplaced() (Rest, bool) {
 		rest.Records.Ops = append(rest.Records.Ops, registry.Set(key, d.Rev, value))
 	}
 	// An intent for the next creation stays.
-	if c, ok := p.Control[p.segment]; ok && !(known && !d.IsDeleted() && c.HasActsSince(d.At)) {
+	isLast := !known || d.IsDeleted()
+	switch c, ok := p.Control[p.segment]; {
+	case ok && (isLast || !c.HasActsSince(d.At)):
 		rest.Records.Ops = append(rest.Records.Ops, registry.Delete(p.Keys.Control(p.segment), c.Rev))
+	case !ok && isLast: // nor may there be one that is not observed yet: nobody would delete it
+		rest.Records.Conds = append(rest.Records.Conds, registry.Absent(p.Keys.Control(p.segment)))
 	}
 	return rest, true
 }

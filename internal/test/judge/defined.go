@@ -87,6 +87,7 @@ type definedState struct {
 	record    *definedRecord     // nil: there is none
 	awake     string             // the creation whose other records are there, or were last
 	creations map[string]instant // when each creation was committed
+	wanted    [][]byte           // all definitions of the record's creation
 	deletions []deletion
 	keys      map[life]string // of works
 	records   map[registry.Key]bool
@@ -150,6 +151,9 @@ func (o *Judge) judgeDefined(c *Commit, op *registry.Op, j *jobState) {
 	default:
 		o.judgeChange(j, old, rec)
 	}
+	if rec.Created != "" {
+		d.wanted = append(d.wanted, rec.Definition)
+	}
 }
 
 // addCreation records a new creation of a name.
@@ -161,7 +165,7 @@ func (o *Judge) addCreation(j *jobState, created string) {
 	if d.creations == nil {
 		d.creations = map[string]instant{}
 	}
-	d.creations[created] = instantOf(o.now)
+	d.creations[created], d.wanted = instantOf(o.now), nil
 	o.report.Defined++
 }
 
@@ -224,6 +228,9 @@ func (o *Judge) judgeWake(op *registry.Op, j *jobState, def *definition) {
 		o.endCreation(j)
 	}
 	d.awake = def.Created
+	for _, earlier := range d.wanted { // the first plan has epochs of those by which fires are owed
+		j.sources.addDefinition(earlier)
+	}
 	o.report.Wakes++
 }
 
