@@ -31,7 +31,7 @@ const (
 	probeAhead   = 500 * time.Millisecond // of the fire, from the definition
 	defineChunks = 4                      // calls of DefineAll a second
 	deleteChunk  = 1000
-	forgetWithin = 3 * time.Minute
+	forgetWithin = record.TombstoneTime + 2*time.Minute
 )
 
 // Numbers of jobs in the logs of runs. The jobs that fire each second are below them.

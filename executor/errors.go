@@ -49,8 +49,8 @@ var (
 	ErrInvalidJob = errors.New("invalid job")
 	// ErrInvalidKind means that a kind of jobs is invalid. The text names kind, field and rule.
 	ErrInvalidKind = errors.New("invalid kind")
-	// ErrUnknownKind means that this process has not registered a kind of that name.
-	ErrUnknownKind = errors.New("unknown kind")
+	// ErrUnknownKind means that this process has not registered a kind of that name, or that no process has stored it.
+	ErrUnknownKind = operator.ErrUnknownKind
 	// ErrUnknownJob means that no process has stored or registered a job of that name.
 	ErrUnknownJob = operator.ErrUnknownJob
 	// ErrNewerFormat means that a record or text is not valid in this version of rota, and may

@@ -30,9 +30,9 @@ var (
 	ErrDefined = errors.New("the job is defined as data: delete it with Operator.Delete")
 	// ErrDeleting means that the job was deleted, and that the leader has not deleted all of its records yet.
 	ErrDeleting = errors.New("the job is being deleted")
-	// ErrUnknownKind means that no process has stored the kind, or not in that revision.
+	// ErrUnknownKind means that no process has stored the kind, or not in that revision. It is executor.ErrUnknownKind as well.
 	ErrUnknownKind = errors.New("unknown kind")
-	// ErrNoFires means that the schedule has no fire from now on.
+	// ErrNoFires means that the schedule has no fire from the call on.
 	ErrNoFires = errors.New("the schedule has no fire from now on")
 	// ErrTooManyJobs means that as many jobs of the kind, or of the group, are defined as may be.
 	ErrTooManyJobs = errors.New("too many jobs are defined")
@@ -139,6 +139,7 @@ func nameErrors(verb string, jobs []string, errs [][]error) error {
 type definer struct {
 	*Operator
 	options defineOptions
+	called  record.Instant        // fires count from it, however long the store takes
 	kinds   map[string]kindRecord // those of the definitions
 	counts  map[string]int        // of the jobs that are defined, by kind, with those that this call has created
 	results []DefineResult
@@ -152,7 +153,7 @@ type kindRecord struct {
 }
 
 func (o *Operator) defineAll(ctx context.Context, defs []Definition, options []DefineOption) ([]DefineResult, [][]error) {
-	d := &definer{Operator: o, results: make([]DefineResult, len(defs)), errs: make([][]error, len(defs))}
+	d := &definer{Operator: o, called: record.InstantOf(time.Now()), results: make([]DefineResult, len(defs)), errs: make([][]error, len(defs))}
 	for _, option := range options {
 		option(&d.options)
 	}
@@ -330,7 +331,7 @@ func (s *definedState) leftAtRest() bool {
 
 // readDefinedState reads what decides a Define.
 func (o *Operator) readDefinedState(ctx context.Context, segment string) (s definedState, err error) {
-	if s.DefinedRecord, err = o.readDefined(ctx, segment); err != nil {
+	if s.DefinedRecord, err = o.readAnyDefined(ctx, segment); err != nil {
 		return s, err
 	}
 	if s.Defined != nil {
@@ -365,8 +366,18 @@ func (o *Operator) readRev(ctx context.Context, key registry.Key) (registry.Rev,
 	return e.Modified, err
 }
 
-// readDefined returns the record of a defined job, without a Defined if there is none. The caller has checked the format.
+// readDefined returns the record of a defined job, without a Defined if there is none, or if nothing else is left of a deleted job. The
+// caller has checked the format.
 func (o *Operator) readDefined(ctx context.Context, segment string) (planning.DefinedRecord, error) {
+	d, err := o.readAnyDefined(ctx, segment)
+	if err == nil && d.Defined != nil && d.IsGone() {
+		return planning.DefinedRecord{}, nil
+	}
+	return d, err
+}
+
+// readAnyDefined is readDefined that returns what is left of a deleted job as well.
+func (o *Operator) readAnyDefined(ctx context.Context, segment string) (planning.DefinedRecord, error) {
 	key := o.keys.Defined(segment)
 	e, found, err := o.getRecord(ctx, key)
 	if err != nil || !found {
@@ -472,7 +483,7 @@ func (d *definer) count(kind string, more int) { d.counts[kind] += more }
 
 // decide returns the write of a definition, none if it is the stored one.
 func (d *definer) decide(w *wanted, s *definedState, result *DefineResult) (batch.Items, error) {
-	next, changed, err := w.next(s, &d.options, record.InstantOf(time.Now()))
+	next, changed, err := w.next(s, &d.options, d.called)
 	if err != nil {
 		return batch.Items{}, err
 	}

@@ -352,6 +352,12 @@ func TestDefine_NextFire(t *testing.T) {
 		d.define(def)
 		assert.Equal(t, rec.Earlier, d.read("a").Earlier, "a plan goes on by itself")
 	})
+	runDefs(t, "counts from the call, however long the store takes", func(t *testing.T, d defs) {
+		d.Server.Delay("console", 20*time.Millisecond, 20*time.Millisecond)
+		soon := time.Now().Add(10 * time.Millisecond)
+		assert.Equal(t, soon.UTC(), d.define(operator.Definition{Name: "a", Kind: "note", Schedule: schedule.At(soon)}).NextFire)
+		assert.Equal(t, instant(soon), d.read("a").Next)
+	})
 	runDefs(t, "is decided again if a leader has made a plan meanwhile", func(t *testing.T, d defs) {
 		d.define(note("a"))
 		time.Sleep(13 * time.Minute)
@@ -684,11 +690,11 @@ func TestDelete(t *testing.T) {
 		d.PutRecord(d.Keys.Job(record.Segment(job)), string(d.read(job).Definition))
 		planOf(d, job, paused)
 	}
-	run("leaves nothing of a job that was never awake, in one commit", func(t *testing.T, d defs) {
+	run("leaves a tombstone of a job that was never awake, in one commit, so that a late write does not define it again", func(t *testing.T, d defs) {
 		d.define(note("a"))
 		before := d.Server.Counts("console").Commits
 		require.NoError(t, d.op.Delete(t.Context(), "a"))
-		assert.Nil(t, d.read("a"))
+		assert.True(t, d.read("a").IsGone())
 		assert.Equal(t, before+1, d.Server.Counts("console").Commits)
 		assert.ErrorIs(t, d.op.Delete(t.Context(), "a"), operator.ErrUnknownJob)
 	})
@@ -739,26 +745,19 @@ func TestDelete(t *testing.T) {
 		require.Len(t, done, 1)
 		assert.NoError(t, <-done)
 	})
-	run("does not rely on a pause that a leader may be about to end", func(t *testing.T, d defs) {
-		awake(d, "paused", true)
-		require.NoError(t, d.op.Pause(t.Context(), "paused"))
-		require.NoError(t, d.op.Delete(t.Context(), "paused"))
-		for job, act := range map[string]func(string) error{
-			"resumed": func(job string) error { return d.op.Resume(t.Context(), job) },
-			"until":   func(job string) error { return d.op.PauseUntil(t.Context(), job, time.Now().Add(time.Hour)) },
-		} {
-			awake(d, job, true)
-			require.NoError(t, d.op.Pause(t.Context(), job))
-			require.NoError(t, act(job))
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			err := d.op.Delete(ctx, job)
-			cancel()
-			assert.ErrorIs(t, err, operator.ErrDeleting, job)
-			assert.ErrorIs(t, err, context.DeadlineExceeded, job)
-			assert.ErrorContains(t, err, "the deletion is stored", job)
-			d.RemoveRecord(d.Keys.Plan(job))
-			assert.NoError(t, d.op.Delete(t.Context(), job), job)
-		}
+	run("relies on a pause, even one that operators have ended", func(t *testing.T, d defs) {
+		awake(d, "a", true)
+		require.NoError(t, d.op.Pause(t.Context(), "a"))
+		require.NoError(t, d.op.Resume(t.Context(), "a"))
+		require.NoError(t, d.op.Delete(t.Context(), "a"))
+	})
+	run("waits for the plan of an earlier creation that is not paused yet", func(t *testing.T, d defs) {
+		awake(d, "a", false)
+		require.NoError(t, d.op.Delete(t.Context(), "a", operator.WithoutWait()))
+		d.define(note("a"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		assert.ErrorIs(t, d.op.Delete(ctx, "a"), operator.ErrDeleting)
 	})
 	run("does not wait for the plan of a job that was defined after it", func(t *testing.T, d defs) {
 		awake(d, "a", false)
@@ -782,8 +781,8 @@ func TestDelete(t *testing.T) {
 		err := d.op.DeleteAll(t.Context(), []string{"d", "a", "c", "b", "d"})
 		require.Error(t, err)
 		assert.Equal(t, []string{`delete "a": the job is registered in code`, `delete "b": unknown job`}, strings.Split(err.Error(), "\n"))
-		assert.Nil(t, d.read("c"))
-		assert.Nil(t, d.read("d"))
+		assert.True(t, d.read("c").IsGone())
+		assert.True(t, d.read("d").IsGone())
 		assert.NotEmpty(t, d.GetText(d.Keys.Job("a")))
 	})
 	run("deletes many in few commits", func(t *testing.T, d defs) {

@@ -172,8 +172,8 @@ func (o *Operator) Definitions(ctx context.Context, filters ...DefinitionFilter)
 		}
 		if err == nil {
 			err = o.eachDefined(ctx, func(e registry.Entry) bool {
-				j := definedJobOfEntry(e, awake)
-				return !f.has(&j) || yield(j, nil)
+				j, exists := definedJobOfEntry(e, awake)
+				return !exists || !f.has(&j) || yield(j, nil)
 			})
 		}
 		if err != nil {
@@ -231,7 +231,8 @@ func (o *Operator) readDefinitionsPage(ctx context.Context, cursor string, limit
 		return err
 	})
 	for _, e := range entries {
-		page.Jobs = append(page.Jobs, definedJobOfEntry(e, awake))
+		j, _ := definedJobOfEntry(e, awake)
+		page.Jobs = append(page.Jobs, j)
 	}
 	page.Next = next
 	return page, err
@@ -262,7 +263,7 @@ func (o *Operator) selectDefined(ctx context.Context, cursor string, limit int, 
 				}
 				last = e.Key.Name()
 				scanned++
-				if j := definedJobOfEntry(e, nil); f.has(&j) {
+				if j, exists := definedJobOfEntry(e, nil); exists && f.has(&j) {
 					selected = append(selected, e)
 				}
 			}
@@ -286,13 +287,13 @@ func (o *Operator) listBuckets(ctx context.Context, first, end int) ([][]registr
 	return all, err
 }
 
-// definedJobOfEntry returns the job of a record, which may be damaged.
-func definedJobOfEntry(e registry.Entry, awake map[string]planning.JobRecord) DefinedJob {
+// definedJobOfEntry returns the job of a record, which may be damaged, or all that is left of a deleted job, which does not exist.
+func definedJobOfEntry(e registry.Entry, awake map[string]planning.JobRecord) (j DefinedJob, exists bool) {
 	d, err := decodeDefined(e)
 	if err != nil {
-		return DefinedJob{Name: e.Key.Name(), State: DefinedUnreadable, Problem: fmt.Sprintf("%s cannot be read: %v", e.Key, err)}
+		return DefinedJob{Name: e.Key.Name(), State: DefinedUnreadable, Problem: fmt.Sprintf("%s cannot be read: %v", e.Key, err)}, true
 	}
-	return definedJobOf(d, awake[e.Key.Name()].Job)
+	return definedJobOf(d, awake[e.Key.Name()].Job), !d.IsGone()
 }
 
 // listJobs returns the definitions of the jobs that are registered or awake, by segment, without those that cannot be read.

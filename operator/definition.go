@@ -40,7 +40,8 @@ type Definition struct {
 	// StartPaused makes the job wait for Operator.Resume when it is created. It has no effect on one that exists.
 	StartPaused bool
 	// DeleteAfter is how long the job stays after its last run once its schedule has no further fire, unless that run failed. Zero
-	// means an hour; a negative value means for ever. A job on trigger stays.
+	// means an hour; a negative value means for ever. A job on trigger stays. No job is deleted earlier than five minutes after the
+	// leader has found that it has no further fire.
 	DeleteAfter time.Duration
 }
 

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/rota-dev/rota/internal/backoff"
 	"github.com/rota-dev/rota/internal/group/batch"
-	"github.com/rota-dev/rota/internal/group/planning"
 	"github.com/rota-dev/rota/internal/parallel"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
@@ -28,7 +28,7 @@ func WithoutWait() DeleteOption { return func(o *deleteOptions) { o.noWait = tru
 
 // Delete deletes a job that is defined as data. The deletion is durable: once it is stored, the leader pauses the job, waits for its runs to end, and
 // deletes its records, with its counts, failures and the states that its runs have saved. If the leader dies, the next one goes on.
-// History that package history has written stays.
+// History that package history has written stays, and for five minutes a tombstone, one small record.
 //
 // Delete returns when no run of the job can be claimed any more: at once for a job that rests, usually within a second otherwise.
 // Runs in progress go on, see CancelRuns, and a run that was claimed before may begin once a worker is free. If ctx ends
@@ -53,9 +53,9 @@ func (o *Operator) DeleteAll(ctx context.Context, jobs []string, options ...Dele
 // deletion is the deletion of one job.
 type deletion struct {
 	job, segment string
-	items        batch.Items  // none: it is stored already
-	created      string       // the creation to delete; "" if it is not known
-	at           registry.Rev // of the record that stores it; zero: no record of the job is left
+	items        batch.Items // none: it is stored already
+	created      string      // the creation to delete; "" if it is not known
+	isAlone      bool        // no record is left that would let runs be claimed
 	err          error
 	waits        string // why runs may still be claimed; "" if none can be
 }
@@ -111,7 +111,7 @@ func (o *Operator) storeDeletions(ctx context.Context, all []*deletion, cancelRu
 		}
 		left = nil
 		for _, ld := range batch.Pack(nil, writes, o.reg.Limits(), func(d *deletion) batch.Items { return d.items }, func(d *deletion) bool { return alone[d] }) {
-			rev, err := registry.Apply(ctx, o.reg, ld.Txn)
+			_, err := registry.Apply(ctx, o.reg, ld.Txn)
 			conflict, refused := batch.FindConflict(err)
 			if refused {
 				if part, ok := ld.PartOf(conflict.Index); ok {
@@ -121,9 +121,7 @@ func (o *Operator) storeDeletions(ctx context.Context, all []*deletion, cancelRu
 				continue
 			}
 			for _, d := range ld.Parts {
-				if d.err = err; d.items.Ops[0].Kind == registry.OpSet {
-					d.at = rev
-				}
+				d.err = err
 			}
 		}
 	}
@@ -131,7 +129,7 @@ func (o *Operator) storeDeletions(ctx context.Context, all []*deletion, cancelRu
 
 // readDeletion reads the records of a job and sets the write that deletes it; none if it is deleted already.
 func (o *Operator) readDeletion(ctx context.Context, d *deletion) error {
-	d.items, d.at = batch.Items{}, registry.Rev{}
+	d.items, d.isAlone = batch.Items{}, false
 	keys := []registry.Key{o.keys.Job(d.segment), o.keys.Control(d.segment), o.keys.Plan(d.segment)}
 	stored, err := o.readDefined(ctx, d.segment)
 	if err != nil {
@@ -149,10 +147,8 @@ func (o *Operator) readDeletion(ctx context.Context, d *deletion) error {
 	case stored.Defined == nil && job.Kind == "":
 		return ErrRegistered
 	case stored.Defined == nil: // the leader is deleting its other records
-		d.at = job.Rev
 		return nil
 	case stored.IsDeleted():
-		d.at = stored.Rev
 		return nil
 	}
 	d.created = stored.Created
@@ -168,8 +164,10 @@ func (o *Operator) readDeletion(ctx context.Context, d *deletion) error {
 		for _, key := range keys {
 			d.items.Conds = append(d.items.Conds, registry.Absent(key))
 		}
-		d.items.Ops = []registry.Op{registry.Delete(o.keys.Defined(d.segment), stored.Rev)}
-		return nil
+		d.isAlone = true
+		op, err := putOp(o.keys.Defined(d.segment), stored.Rev, stored.Tombstone(record.InstantOf(time.Now()), o.newAct("delete")))
+		d.items.Ops = []registry.Op{op}
+		return err
 	}
 	op, err := putOp(o.keys.Defined(d.segment), stored.Rev, &record.Defined{Job: stored.Job, Revision: stored.Revision, At: stored.At, By: o.newAct("delete")})
 	d.items.Ops = []registry.Op{op}
@@ -178,7 +176,7 @@ func (o *Operator) readDeletion(ctx context.Context, d *deletion) error {
 
 // awaitDeletions waits until no run of the deleted jobs can be claimed. It reads few records, and no watch could follow less than all plans.
 func (o *Operator) awaitDeletions(ctx context.Context, all []*deletion) {
-	left := slices.DeleteFunc(slices.Clone(all), func(d *deletion) bool { return d.err != nil || d.at.IsZero() })
+	left := slices.DeleteFunc(slices.Clone(all), func(d *deletion) bool { return d.err != nil || d.isAlone })
 	for _, d := range left {
 		d.waits = "its plan was not read"
 	}
@@ -209,37 +207,19 @@ func (o *Operator) awaitDeletions(ctx context.Context, all []*deletion) {
 	}
 }
 
-// findClaimable returns why a run of a deleted job may still be claimed, "" if none can be. Without a plan none can: a leader creates one
-// on condition that the record of the creation is as it knows it.
+// findClaimable returns why a run of a deleted job may still be claimed, "" if none can be. Without a plan none can, nor by one that is
+// paused: a leader creates a plan, and ends a pause, on condition that the record of the creation is as it knows it.
 func (o *Operator) findClaimable(ctx context.Context, d *deletion) (why string, err error) {
 	plan, err := o.readPlan(ctx, d.segment)
-	switch p := plan.Plan; {
-	case err != nil:
-		return "", err
-	case p == nil:
-		return "", nil
-	case d.created != "" && p.Last().Job().Created != d.created: // of the next creation
-		return "", nil
-	case !p.Paused:
-		return "no leader has paused its plan", nil
-	case p.GroupPause == nil && plan.Rev.Seq > d.at.Seq:
-		return "", nil
-	}
-	c, err := o.readStoredControl(ctx, d.segment)
-	if err != nil {
+	p := plan.Plan
+	if err != nil || p == nil || p.Paused {
 		return "", err
 	}
-	return whyResumable(&plan, c.Control), nil
-}
-
-// whyResumable returns why a leader that does not know of the deletion yet might end the pause of a plan, which is older than the
-// deletion; "" if none would.
-func whyResumable(p *planning.PlanRecord, c *record.Control) string {
-	switch {
-	case p.GroupPause != nil:
-		return "its plan is paused with the group, and not deleted yet"
-	case c != nil && (!c.Paused || c.Until != 0):
-		return "its plan is paused, and was to be resumed"
+	if created := p.Last().Job().Created; d.created != "" && created != d.created {
+		next, err := o.readDefined(ctx, d.segment)
+		if err != nil || next.Defined != nil && next.Created == created {
+			return "", err
+		} // else it is of an earlier creation, which is to be deleted too
 	}
-	return ""
+	return "no leader has paused its plan", nil
 }

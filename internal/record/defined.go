@@ -27,7 +27,7 @@ func bucketName(bucket int) string {
 // Defined is the record of a job that was defined as data: what operators want. A leader stores its definition as that of a
 // job while the job is awake, and deletes the job's other records when it puts the job to rest.
 //
-// A deleted job stays as a Defined without a Definition until its other records are deleted.
+// A deleted job stays as a Defined without a Definition until its other records are deleted, and TombstoneTime after that.
 type Defined struct {
 	Job        string          `json:"job"`
 	Created    string          `json:"created,omitempty"` // identifies this creation of the name; empty if it was deleted
@@ -47,9 +47,16 @@ type Defined struct {
 	DeleteAfter Duration `json:"delete_after,omitzero"`
 	Rest        *Rest    `json:"rest,omitempty"` // what the latest rest of this creation began with; nil: it has not rested
 
+	// Gone is when the last other record of a deleted job was deleted. Zero: the leader has yet to delete them.
+	Gone Instant `json:"gone,omitzero"`
+
 	job   Job
 	extra Fields
 }
+
+// TombstoneTime is how long the record of a deleted or finished job stays at least. A write of a definition may reach the store
+// late, after its author has repeated it: without the record it would define the job again. No connection holds a request as long.
+const TombstoneTime = 5 * time.Minute
 
 // EarlierDefinition is the definition of the fires before an instant, and after that of the one before it.
 type EarlierDefinition struct {
@@ -89,13 +96,25 @@ func (d *Defined) Life() string {
 	return d.Created + "." + strconv.Itoa(n)
 }
 
-// DeleteAt returns when a finished job is to be deleted, zero if it is not.
+// IsGone reports whether the record is all that is left of a deleted job.
+func (d *Defined) IsGone() bool { return d.IsDeleted() && d.Gone != 0 }
+
+// DeleteAt returns when the record of a finished or deleted job is to be deleted, zero if it is not.
 func (d *Defined) DeleteAt() Instant {
+	if d.IsGone() {
+		return d.Gone.Add(TombstoneTime)
+	}
 	r := d.Rest
 	if r == nil || r.Finished == 0 || r.Failing || d.DeleteAfter < 0 {
 		return 0
 	}
-	return cmp.Or(r.Ended, r.Finished).Add(time.Duration(cmp.Or(d.DeleteAfter, DefaultDeleteAfter)))
+	at := cmp.Or(r.Ended, r.Finished).Add(time.Duration(cmp.Or(d.DeleteAfter, DefaultDeleteAfter)))
+	return max(at, r.Finished.Add(TombstoneTime))
+}
+
+// Tombstone returns the record that is left of the job once its other records are deleted.
+func (d *Defined) Tombstone(now Instant, by Act) *Defined {
+	return &Defined{Job: d.Job, Revision: d.Revision, At: d.At, By: by, Gone: now}
 }
 
 // DefaultDeleteAfter is how long a finished job stays whose definition does not say it.

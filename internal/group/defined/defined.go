@@ -22,6 +22,9 @@ type Entry struct {
 	DeleteAt record.Instant // see record.Defined.DeleteAt
 }
 
+// IsGone reports whether the record is all that is left of a deleted job.
+func (e *Entry) IsGone() bool { return e.Created == "" && e.DeleteAt != 0 }
+
 // NewEntry decodes and checks a record.
 func NewEntry(e registry.Entry) (Entry, error) {
 	d, err := record.DecodeDefined(e.Value)
@@ -53,7 +56,8 @@ const (
 	Nothing Step = iota
 	Wake         // store its definition as that of a job
 	Update       // replace the definition of a job that is awake by one of a higher revision
-	Delete       // delete the record: operators have deleted the job, or it has finished long ago
+	Delete       // delete the job's records: operators have deleted it, or it has finished long ago
+	Bury         // delete the record, which has been all that is left of a deleted job for long enough
 )
 
 // Beside is what a leader knows of a job beside the record in its bucket.
@@ -67,6 +71,8 @@ type Beside struct {
 // Decide returns what to do about a job now, and if that is nothing, when to ask again; zero: when a record has changed.
 func (e *Entry) Decide(b Beside, now record.Instant) (s Step, again record.Instant) {
 	switch {
+	case e.IsGone():
+		return dueAt(Bury, e.DeleteAt, now)
 	case b.Awake != nil && b.Awake.Kind != "" && b.Awake.Created == e.Created && b.Awake.Revision < e.Revision:
 		return Update, 0
 	case b.Awake != nil || b.Planned:

@@ -45,6 +45,8 @@ func TestEntry_Decide(t *testing.T) {
 		{"a finished job is deleted after that", finished, Beside{}, at(1000), Delete, 0},
 		{"a finished job wakes for an intent", finished, Beside{Wanted: true}, at(2000), Wake, 0},
 		{"a deleted job is deleted once it rests", Entry{}, Beside{}, at(1), Delete, 0},
+		{"what is left of a deleted job stays for a while", Entry{DeleteAt: at(1000)}, Beside{Awake: awake("", "", 0)}, at(999), Nothing, at(1000)},
+		{"what is left of a deleted job is deleted after that, whatever has its name", Entry{DeleteAt: at(1000)}, Beside{Awake: awake("", "", 0)}, at(1000), Bury, 0},
 		{"a deleted job that is awake is left to planning", Entry{}, Beside{Awake: awake("k", "t1", 1)}, at(1), Nothing, 0},
 	} {
 		t.Run(of.name, func(t *testing.T) {

@@ -30,6 +30,9 @@ type KindUse struct {
 // Put adds the record of a defined job. Other reports whether a segment has other records.
 func (j *DefinedJobs) Put(e registry.Entry, d *record.Defined, other func(segment string) bool) {
 	segment := e.Key.Name()
+	if d.IsGone() {
+		return
+	}
 	if other(segment) || d.IsDeleted() {
 		if j.Beside == nil {
 			j.Beside = map[string]*record.Defined{}

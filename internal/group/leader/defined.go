@@ -158,7 +158,7 @@ func (l *Leader) stepDefined(ctx context.Context) error {
 	besides := func(segment string) defined.Beside { return l.besides(segment, followers) }
 	for _, due := range d.index.Take(now, maxSteps, besides) {
 		switch due.Step {
-		case defined.Delete:
+		case defined.Delete, defined.Bury:
 			deletes = append(deletes, due)
 		default:
 			s, err := l.storeDefined(due)
@@ -240,25 +240,39 @@ func followedBy(j record.Job) []string {
 }
 
 // deleteOver deletes the records of resting jobs that operators have deleted, or that finished long ago: first the states of
-// their shards.
+// their shards. Of a job that operators have deleted, a tombstone stays for a while.
 func (l *Leader) deleteOver(ctx context.Context, term []registry.Cond, over []defined.Due) error {
 	if len(over) == 0 {
 		return nil
 	}
-	keys := l.Self.Keys
-	changed, err := deleteJobs(ctx, l, term, over, func(due defined.Due) stateOwner {
-		return stateOwner{due.Segment, registry.At(keys.Defined(due.Segment), due.Entry.Rev)}
+	keys, tombstones := l.Self.Keys, map[string]*record.Defined{}
+	changed, err := deleteJobs(ctx, l, term, over, func(due defined.Due) (o stateOwner) {
+		if due.Step == defined.Delete {
+			o = stateOwner{due.Segment, registry.At(keys.Defined(due.Segment), due.Entry.Rev)}
+		}
+		return o
 	}, func(due defined.Due) (items batch.Items) {
-		items.Conds = []registry.Cond{registry.Absent(keys.Job(due.Segment)), registry.Absent(keys.Plan(due.Segment))}
 		items.Ops = []registry.Op{registry.Delete(keys.Defined(due.Segment), due.Entry.Rev)}
+		if due.Step == defined.Bury {
+			return items
+		}
+		items.Conds = []registry.Cond{registry.Absent(keys.Job(due.Segment)), registry.Absent(keys.Plan(due.Segment))}
+		if due.Entry.Created == "" {
+			if d, value, err := l.tombstoneOf(&due.Entry); err == nil { // it was decoded before
+				items.Ops[0], tombstones[due.Segment] = registry.Set(keys.Defined(due.Segment), due.Entry.Rev, value), d
+			}
+		}
 		if c, ok := l.View.Control[due.Segment]; ok {
 			items.Ops = append(items.Ops, registry.Delete(keys.Control(due.Segment), c.Rev))
+		} else { // nor may there be one that is not observed yet: nobody would delete it
+			items.Conds = append(items.Conds, registry.Absent(keys.Control(due.Segment)))
 		}
 		return items
-	}, func(due defined.Due, _ registry.Rev) {
-		l.defined.index.Remove(due.Segment)
-		delete(l.View.Control, due.Segment)
-		l.Log.Debug("defined job deleted", "job", due.Segment)
+	}, func(due defined.Due, rev registry.Rev) {
+		if l.putTombstone(due.Segment, tombstones[due.Segment], rev); due.Step == defined.Delete {
+			delete(l.View.Control, due.Segment)
+			l.Log.Debug("defined job deleted", "job", due.Segment)
+		}
 	})
 	for segment := range changed {
 		l.defined.index.Ask(segment)
@@ -267,6 +281,28 @@ func (l *Leader) deleteOver(ctx context.Context, term []registry.Cond, over []de
 		return fmt.Errorf("delete defined jobs: %w", err)
 	}
 	return nil
+}
+
+// tombstoneOf returns what is left of a deleted job, and its encoded form.
+func (l *Leader) tombstoneOf(e *defined.Entry) (*record.Defined, []byte, error) {
+	rec, err := e.Decode()
+	if err != nil {
+		return nil, nil, err
+	}
+	d := rec.Tombstone(record.InstantOf(l.Self.Clock()), rec.By)
+	value, err := record.Encode(d)
+	return d, value, err
+}
+
+// putTombstone replaces the entry of a job whose other records are deleted. Without a tombstone nothing is left.
+func (l *Leader) putTombstone(segment string, d *record.Defined, rev registry.Rev) {
+	l.defined.index.Remove(segment)
+	if d == nil {
+		return
+	}
+	if value, err := record.Encode(d); err == nil {
+		l.defined.index.Put(segment, defined.EntryOf(d, rev, value))
+	}
 }
 
 // commitRests puts defined jobs to rest, and deletes those that operators do not want any more.
@@ -351,8 +387,8 @@ func (l *Leader) publishCounts(ctx context.Context) error {
 func (l *Leader) reportCollisions(segment string) {
 	d := &l.defined
 	job, stored := l.View.Jobs[segment]
-	_, known := d.index.Get(segment)
-	collides := stored && job.Kind == "" && known
+	e, known := d.index.Get(segment)
+	collides := stored && job.Kind == "" && known && !e.IsGone()
 	if collides && !d.collisions[segment] {
 		l.Log.Error("a process registers a job in code that was defined as data; the defined one does not run: delete it, or rename the other", "job", job.Name)
 	}

@@ -3,6 +3,7 @@ package leader
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -55,6 +56,7 @@ func newDefinedWorld(t *testing.T) *definedWorld {
 		},
 	}
 	w.l.jobs = feed.New(w.keys.Jobs(), w.l.Log, func(registry.Entry) (planning.JobRecord, error) { return planning.JobRecord{}, nil }).NewReader(w.l.wakeUp)
+	w.l.PlanFeed = feed.New(w.keys.Plans(), w.l.Log, func(registry.Entry) (*record.Plan, error) { return nil, nil })
 	w.l.Edits = NewEdits(w.reg, w.keys, w.l.Log)
 	w.l.defined.synced = true
 	return w
@@ -146,6 +148,46 @@ func (w *definedWorld) decide() planning.Decision {
 	return planning.Decision{Rests: d.Rests}
 }
 
+// TestResume_Guards deletes a job between the decision to end the pause of its plan and the commit of that: once Delete has found
+// the plan paused, no run may be claimed.
+func TestResume_Guards(t *testing.T) {
+	paused := func(t *testing.T) *definedWorld {
+		w := newDefinedWorld(t)
+		w.define("t1")
+		w.wake()
+		p := w.l.View.Plans["one"].Plan.Clone()
+		p.Paused, p.Epochs[0].Until = true, 8
+		w.l.View.Plans["one"] = planning.PlanRecord{Rev: w.put(w.keys.Plan("one"), w.l.View.Plans["one"].Rev, p), Plan: p}
+		w.l.View.Control["one"] = planning.ControlRecord{Control: &record.Control{Job: "one"}}
+		return w
+	}
+	isPaused := func(t *testing.T, w *definedWorld) bool {
+		e, err := w.reg.Get(t.Context(), w.keys.Plan("one"), registry.ReadOptions{})
+		require.NoError(t, err)
+		p, err := record.DecodePlan(e.Value)
+		require.NoError(t, err)
+		return p.Paused
+	}
+	for _, deleted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("the record of the defined job as known, deleted: %v", deleted), func(t *testing.T) {
+			w := paused(t)
+			d := planning.Decide(&w.l.View)
+			require.Len(t, d.Changes, 1)
+			if deleted {
+				w.put(w.keys.Defined("one"), w.entry.Rev, &record.Defined{Job: "one"})
+			}
+			_, err := w.l.CommitDecision(t.Context(), d)
+			assert.Equal(t, deleted, errors.Is(err, registry.ErrConflict))
+			assert.Equal(t, deleted, isPaused(t, w))
+		})
+	}
+	t.Run("a leader that does not know the record yet ends no pause", func(t *testing.T) {
+		w := paused(t)
+		w.l.View.DefinedSynced = false
+		assert.Empty(t, planning.Decide(&w.l.View).Changes)
+	})
+}
+
 // TestRests_Guards changes a record between the decision to put a job to rest, or to delete it, and its commit.
 func TestRests_Guards(t *testing.T) {
 	resting := func(t *testing.T) (*definedWorld, planning.Decision) {
@@ -181,9 +223,12 @@ func TestRests_Guards(t *testing.T) {
 		assert.Equal(t, &record.Rest{Number: 1, Epoch: 1, From: 8, Counts: record.Counts{Claimed: 1, Succeeded: 1}, Finished: w.l.View.Now}, rec.Rest)
 		assert.Empty(t, planning.Decide(&w.l.View).Rests, "the view contains the commit")
 	})
-	t.Run("a deleted job leaves nothing", func(t *testing.T) {
+	t.Run("a deleted job leaves a tombstone only", func(t *testing.T) {
 		w, d := deleting(t)
-		assert.Empty(t, commit(t, w, d))
+		assert.Equal(t, []string{"defined"}, commit(t, w, d))
+		e, known := w.l.defined.index.Get("one")
+		require.True(t, known)
+		assert.True(t, e.IsGone())
 	})
 	for _, of := range []struct {
 		name   string
@@ -251,7 +296,12 @@ func TestRests_Guards(t *testing.T) {
 			}
 		}}
 		assert.Equal(t, all, commit(t, w, d), "the job is decided anew")
-		assert.Empty(t, commit(t, w, w.decide()))
+		assert.Equal(t, []string{"defined"}, commit(t, w, w.decide()), "its tombstone")
+	})
+	t.Run("an intent that is not observed yet is not left behind", func(t *testing.T) {
+		w, d := deleting(t)
+		w.put(w.keys.Control("one"), registry.Rev{}, &record.Control{Job: "one"})
+		assert.Equal(t, []string{"definition", "plan", "claims", "defined", "control"}, commit(t, w, d), "the job is decided anew")
 	})
 	t.Run("a record with a value of another program is not taken for a deletion", func(t *testing.T) {
 		w := newDefinedWorld(t)
@@ -284,7 +334,21 @@ func TestSteps_Guards(t *testing.T) {
 		w := due(t, "t1")
 		assert.Equal(t, []string{"definition", "defined"}, step(t, w))
 		assert.Contains(t, w.l.View.Jobs, "one")
-		assert.Empty(t, step(t, due(t, "")))
+	})
+	t.Run("a deleted job leaves a tombstone, which is deleted after its time, on condition that it is as known", func(t *testing.T) {
+		for _, changed := range []bool{false, true} {
+			w, now := due(t, ""), time.Now()
+			w.l.Self.Clock = func() time.Time { return now }
+			w.put(w.keys.Data("one", 0), registry.Rev{}, "state")
+			assert.Equal(t, []string{"defined"}, step(t, w))
+			now = now.Add(record.TombstoneTime - time.Second)
+			assert.Equal(t, []string{"defined"}, step(t, w))
+			if e, _ := w.l.defined.index.Get("one"); changed {
+				w.put(w.keys.Defined("one"), e.Rev, &record.Defined{Job: "one"})
+			}
+			now = now.Add(time.Second)
+			assert.Equal(t, changed, len(step(t, w)) == 1)
+		}
 	})
 	t.Run("wake: the record as read", func(t *testing.T) {
 		w := due(t, "t1")
@@ -340,6 +404,11 @@ func TestSteps_Guards(t *testing.T) {
 		w.l.View.Control["one"] = planning.ControlRecord{Rev: rev, Control: c}
 		w.put(w.keys.Control("one"), rev, c)
 		assert.Equal(t, []string{"defined", "control"}, step(t, w))
+		w = due(t, "")
+		w.put(w.keys.Control("one"), registry.Rev{}, c) // not observed yet
+		assert.Equal(t, []string{"defined", "control"}, step(t, w))
+		e, _ := w.l.defined.index.Get("one")
+		assert.False(t, e.IsGone())
 	})
 	t.Run("the term", func(t *testing.T) {
 		for _, created := range []string{"t1", ""} {

@@ -175,7 +175,7 @@ func TestDefined(t *testing.T) {
 		assert.EqualValues(t, 1, d.read("x").Rest.Trigger)
 		assert.Zero(t, d.read("x").Rest.Finished, "a job without a schedule is never finished")
 	})
-	run("a deleted job is claimed no more and leaves nothing", func(t *testing.T, d definer) {
+	run("a deleted job is claimed no more, and leaves a tombstone for five minutes", func(t *testing.T, d definer) {
 		w := d.start("a", membertest.WorkFor(20*time.Second))
 		d.define("x", "t1", 1, "every 1m", "", nil)
 		sleep(65 * time.Second)
@@ -185,8 +185,9 @@ func TestDefined(t *testing.T) {
 		assert.True(t, d.g.ReadPlan("x").Paused, "its run goes on")
 		sleep(30 * time.Second)
 		assert.Empty(t, d.records("x"))
-		assert.Nil(t, d.read("x"))
+		assert.True(t, d.read("x").IsGone())
 		sleep(5 * time.Minute)
+		assert.Nil(t, d.read("x"))
 		assert.Empty(t, w.TakeRuns())
 	})
 	run("a name that is defined again at once is another job", func(t *testing.T, d definer) {

@@ -45,7 +45,7 @@ func (p *jobPlanner) pauseJob(paused, stopped bool) {
 // resumeJob begins a new epoch. It begins after all fires that owners have claimed, so the resume
 // waits for reads of their claims.
 func (p *jobPlanner) resumeJob() {
-	if !p.hasRoomToResume() {
+	if !p.hasRoomToResume() || !p.requireCreation() {
 		return
 	}
 	through, missing := p.nextEpochAfter()
@@ -59,6 +59,19 @@ func (p *jobPlanner) resumeJob() {
 	p.completeReset()
 	p.appendEpoch(from, p.newestDefinition())
 	p.explain("resume")
+}
+
+// requireCreation makes the change of a defined job depend on the record of the creation, so that the pause of a deleted job is
+// final, whoever leads. It returns false while the leader does not know that record.
+func (p *jobPlanner) requireCreation() bool {
+	if p.next.Life == "" {
+		return true
+	}
+	d, known := p.creation()
+	if known {
+		p.change.conds = append(p.change.conds, registry.At(p.Keys.Defined(p.segment), d.Rev))
+	}
+	return known
 }
 
 // acceptRequests moves triggers, fires of backfills and cancelled runs from the control record into the plan, in one transaction.

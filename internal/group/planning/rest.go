@@ -29,7 +29,7 @@ type Rest struct {
 	Segment string
 	Job     record.Job
 	Records batch.Items     // deletes the records as they were read; the next Defined is among them if there is one
-	Defined *record.Defined // as written by Records; nil if they delete it or leave it as it is
+	Defined *record.Defined // as written by Records; nil if they leave it as it is
 	Deleted bool            // operators do not want this creation
 	Key     registry.Key    // of the definition: the deletion of states depends on it
 	Rev     registry.Rev    // of the definition
@@ -238,11 +238,20 @@ func (p *jobPlanner) deleteReplaced() (Rest, bool) {
 	case !known: // nor may it have a value that another program wrote, which lists leave out
 		rest.Records.Conds = append(rest.Records.Conds, registry.Absent(key))
 	case d.IsDeleted():
-		rest.Records.Ops = append(rest.Records.Ops, registry.Delete(p.Keys.Defined(p.segment), d.Rev))
+		rest.Defined = d.Tombstone(p.Now, d.By)
+		value, err := record.Encode(rest.Defined)
+		if err != nil {
+			return Rest{}, false
+		}
+		rest.Records.Ops = append(rest.Records.Ops, registry.Set(key, d.Rev, value))
 	}
 	// An intent for the next creation stays.
-	if c, ok := p.Control[p.segment]; ok && !(known && !d.IsDeleted() && c.HasActsSince(d.At)) {
+	isLast := !known || d.IsDeleted()
+	switch c, ok := p.Control[p.segment]; {
+	case ok && (isLast || !c.HasActsSince(d.At)):
 		rest.Records.Ops = append(rest.Records.Ops, registry.Delete(p.Keys.Control(p.segment), c.Rev))
+	case !ok && isLast: // nor may there be one that is not observed yet: nobody would delete it
+		rest.Records.Conds = append(rest.Records.Conds, registry.Absent(p.Keys.Control(p.segment)))
 	}
 	return rest, true
 }

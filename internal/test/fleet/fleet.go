@@ -21,6 +21,7 @@ type Config struct {
 	Often     time.Duration // between fires of a further job, whose total can be changed; 0: there is none
 	Small     int           // further jobs of one shard, which all fire each second
 	Chains    int           // of three further jobs, each of which follows the one before
+	Defines   int           // names that programs define, change and delete as data
 	TTL       time.Duration // of sessions
 	Drain     time.Duration // how long a leaving process waits for its runs
 	Grace     time.Duration // the restart grace
@@ -40,6 +41,9 @@ type Fleet struct {
 	processes int        // started so far
 	size      size       // of the resized job
 	began     func(*judge.Call)
+	programs  []*Process      // that define jobs
+	killed    []*Process      // programs whose last reports may not be read yet
+	Deletes   int             // of defined jobs, that have returned
 	answers   []time.Duration // how long the store took to answer each observation
 }
 
@@ -63,12 +67,16 @@ func Start(ctx context.Context, s *Server, c Config) (*Fleet, error) {
 			return nil, err
 		}
 	}
+	if err := f.startPrograms(); err != nil {
+		f.Close()
+		return nil, err
+	}
 	return f, nil
 }
 
 // Close kills all processes.
 func (f *Fleet) Close() {
-	for _, p := range f.slots {
+	for _, p := range append(f.programs, f.slots...) {
 		if p != nil {
 			p.Kill()
 		}
@@ -91,7 +99,7 @@ func (f *Fleet) Replace(i int) error {
 	var err error
 	f.slots[i], err = startProcess(f.Server, assignment{
 		Namespace: "fleet", Instance: instance, Client: client, Jobs: f.Jobs, Shards: f.Shards,
-		Every: f.Every, Takes: f.Takes, Often: f.Often, Resized: f.size, Small: f.Small, Chains: f.Chains, TTL: f.TTL, Drain: f.Drain, Grace: f.Grace,
+		Every: f.Every, Takes: f.Takes, Often: f.Often, Resized: f.size, Small: f.Small, Chains: f.Chains, Defines: f.Defines, TTL: f.TTL, Drain: f.Drain, Grace: f.Grace,
 	}, f.Dir)
 	return err
 }
@@ -120,6 +128,7 @@ func (f *Fleet) Observe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	f.judgeDeletions()
 	asked := time.Now()
 	if err := f.log.Sync(ctx); err != nil {
 		return err
@@ -134,7 +143,7 @@ func (f *Fleet) Observe(ctx context.Context) error {
 			}
 		}
 	}
-	for _, p := range f.slots {
+	for _, p := range append(f.programs, f.slots...) {
 		if !p.stopped && p.hasEnded() {
 			return fmt.Errorf("%s ended by itself: %w; last lines of its log:\n%s", p.Client, p.proc.Err(), p.lastLog())
 		}
@@ -197,6 +206,9 @@ const cleanupTime = time.Minute
 // Finish waits until the fleet has settled and judges it, then shuts all processes down and judges the counts in
 // the records.
 func (f *Fleet) Finish(ctx context.Context) error {
+	if err := f.stopPrograms(); err != nil {
+		return err
+	}
 	// The fleet goes on, so the verdict is about the instant at which it has settled: a moment later another fire is due.
 	now := time.Now()
 	for end := now.Add(cleanupTime); now.Before(end) && !f.Judge.IsSettled(now, claimTime); now = time.Now() {
@@ -205,6 +217,9 @@ func (f *Fleet) Finish(ctx context.Context) error {
 		}
 	}
 	f.Judge.JudgeSettled(now, claimTime)
+	if err := f.deleteDefined(ctx); err != nil {
+		return err
+	}
 	var errs []error
 	for _, p := range f.slots {
 		errs = append(errs, p.Leave(leaving))

@@ -31,6 +31,7 @@ type Process struct {
 	mu     sync.Mutex
 	events []judge.Event       // not yet read
 	open   map[int]*judge.Call // by number: runs that have not returned
+	ended  []deleted           // not yet read
 	joins  time.Time           // when it began to join; zero before that
 	err    error               // of reading its output
 }
@@ -104,6 +105,10 @@ func (p *Process) readOutput(out io.Reader) {
 func (p *Process) addLine(l *line) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if l.Deleted != nil {
+		p.ended = append(p.ended, *l.Deleted)
+		return
+	}
 	if !l.Joins.IsZero() {
 		p.joins = l.Joins
 		return
@@ -125,6 +130,15 @@ func (p *Process) readLines() ([]judge.Event, error) {
 	events := p.events
 	p.events = nil
 	return events, p.err
+}
+
+// takeDeleted returns the Deletes that the process has reported since the last call.
+func (p *Process) takeDeleted() []deleted {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := p.ended
+	p.ended = nil
+	return all
 }
 
 // joined returns when the process began to join.

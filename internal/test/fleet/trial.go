@@ -61,6 +61,7 @@ type Trial struct {
 	Rounds   int
 	Small    int           // jobs of one shard beside those of the sort of fleet, which all fire each second
 	Chains   int           // of three jobs beside those; none where records are edited or the outcomes of all runs are counted
+	Defines  int           // names that two programs define, change and delete as data; where Chains are
 	TTL      time.Duration // of sessions
 	Seed     uint64
 	Dir      string       // for the logs of the processes; it is created
@@ -79,7 +80,7 @@ func Trials(t Trial) []Trial {
 			continue
 		}
 		if fleet == edited || fleet == lengthy {
-			part.Chains = 0
+			part.Chains, part.Defines = 0, 0
 		}
 		part.Rounds = max(1, t.Rounds*len(part.Kinds)/len(kinds))
 		all = append(all, part)
@@ -96,7 +97,7 @@ func (t Trial) String() string { return fmt.Sprintf("%s-%d-%s", t.Store.Name, t.
 func (t Trial) config() Config {
 	c := Config{
 		Instances: 3, Jobs: 4, Shards: 4, Every: time.Second, Takes: 400 * time.Millisecond, Often: 200 * time.Millisecond,
-		Small: t.Small, Chains: t.Chains, TTL: t.TTL, Drain: 10 * time.Second, Dir: t.Dir, Trail: 24,
+		Small: t.Small, Chains: t.Chains, Defines: t.Defines, TTL: t.TTL, Drain: 10 * time.Second, Dir: t.Dir, Trail: 24,
 	}
 	switch t.fleet() {
 	case planned:
@@ -119,6 +120,7 @@ type Outcome struct {
 	TimesToExpire, TimesToRerun []time.Duration // as of Faults
 	TimesToLeave, TimesToJoin   []time.Duration
 	Edits                       []EditsRow
+	Deletes                     int             // of defined jobs, that have returned
 	Answers                     []time.Duration // how long the store took to answer observations; shows how busy the machine was
 	Took                        time.Duration
 }
@@ -149,6 +151,7 @@ func (t Trial) Run(ctx context.Context) (Outcome, error) {
 	}
 	out.Report, out.LateBytes = fl.Judge.Report(), f.LateBytes
 	out.TimesToExpire, out.TimesToRerun, out.TimesToLeave, out.TimesToJoin = f.TimesToExpire, f.TimesToRerun, f.TimesToLeave, f.TimesToJoin
+	out.Deletes = fl.Deletes
 	out.Answers, out.Took = fl.answers, time.Since(begun)
 	return out, err
 }
@@ -179,6 +182,11 @@ func (t Trial) runRound(ctx context.Context, f *Faults, i int, k Kind) error {
 	r := f.Judge.Report()
 	r.Faults[k.Name]++
 	begun, reruns, answers := time.Now(), len(r.Rerun), len(f.answers)
+	if i%2 == 1 {
+		if err := f.replaceProgram(); err != nil {
+			return err
+		}
+	}
 	if err := k.inject(f, ctx); err != nil {
 		return err
 	}

@@ -35,6 +35,8 @@ type assignment struct {
 	Resized   size          // its first total
 	Small     int           // jobs of one shard that fire each second
 	Chains    int           // of three jobs, of which the first fires each second
+	Defines   int           // names that programs define; the process has the kind of these jobs
+	Program   string        // the part of a program that defines jobs; empty: the process is a worker
 	TTL       time.Duration
 	Drain     time.Duration
 	Grace     time.Duration
@@ -52,7 +54,11 @@ func Main(schemes registryurl.Schemes) {
 	}
 	var a assignment
 	err := json.Unmarshal([]byte(text), &a)
-	if err == nil {
+	switch {
+	case err != nil:
+	case a.Program != "":
+		err = runProgram(a, schemes, os.Stdout)
+	default:
 		err = runWorker(a, schemes, os.Stdin, os.Stdout, os.Stderr)
 	}
 	if err != nil {
@@ -79,6 +85,7 @@ type line struct {
 	Number        int // counts the runs of the process
 	End, Canceled time.Time
 	Joins         time.Time // when it began to join; without a run then
+	Deleted       *deleted  // of a program; without a run
 }
 
 // runWorker runs an executor until a signal.
@@ -110,6 +117,11 @@ func runWorker(a assignment, schemes registryurl.Schemes, in io.Reader, out, log
 	}
 	if err := e.Register(append(t.smallJobs(), t.chains()...)...); err != nil {
 		return err
+	}
+	if a.Defines > 0 {
+		if err := e.RegisterKind(executor.Kind{Name: definedKind, Handler: executor.HandlerFunc(t.handle), MaxRunning: 64}); err != nil {
+			return err
+		}
 	}
 	if a.Often > 0 {
 		if err := e.Register(t.resized(a.Resized)); err != nil {
@@ -217,7 +229,7 @@ func (t *reporter) resized(s size) executor.Job {
 func (t *reporter) handle(ctx context.Context, r *executor.Run) error {
 	l := line{Call: judge.Call{
 		Job: r.Job, Shard: r.Shard, Shards: r.Shards, Fire: r.FireTime, Trigger: r.Trigger, Attempt: r.Attempt,
-		Fence: r.Fence, Instance: r.Instance, Client: t.Client, Start: time.Now(),
+		Fence: r.Fence, Key: r.Key, Instance: r.Instance, Client: t.Client, Start: time.Now(),
 	}}
 	t.mu.Lock()
 	t.number++

@@ -178,7 +178,8 @@ func (o *Judge) judgeClaim(c *Commit, j *jobState, n int, inc string, r run) {
 		}
 	}
 	key := j.attempt(r)
-	if before := o.earlierClaim(sh, key); before != nil {
+	o.judgeAfterDeletion(j, n, inc, r)
+	if before := o.earlierClaim(j, sh, key); before != nil {
 		o.addJobViolation(1, j, "shard %d: %s was claimed by %s with fence %d and again by %s with %d",
 			n, r, before.incarnation, before.fence, inc, c.Rev.Seq)
 	}
@@ -196,10 +197,13 @@ func (o *Judge) judgeClaim(c *Commit, j *jobState, n int, inc string, r run) {
 
 // earlierClaim returns an earlier claim of the same attempt, nil if there is none. A claim from before a
 // reset, or before the job was forgotten, counts only in fleets without wrong clocks, and not for triggers, whose
-// numbers begin anew then.
-func (o *Judge) earlierClaim(sh *shardState, key attempt) *claimState {
-	before := sh.attempts[key]
-	for ; before == nil && !o.wrongClocks && key.trigger == 0 && key.resets > 0; before = sh.attempts[key] {
+// numbers begin anew then, nor of an earlier creation of a defined job.
+func (o *Judge) earlierClaim(j *jobState, sh *shardState, key attempt) *claimState {
+	before, first := sh.attempts[key], 0
+	if j.defined.isKnown {
+		first = j.firstLife
+	}
+	for ; before == nil && !o.wrongClocks && key.trigger == 0 && key.resets > first; before = sh.attempts[key] {
 		key.resets--
 	}
 	return before

@@ -31,4 +31,8 @@
 //     fleet both are the newest ones.
 //  14. All records of a job are deleted at once, and only if no live member owns shards of it. In a settled
 //     fleet, each job that a live member offers has a plan.
+//  15. A defined job rests and wakes, is changed and deleted without a fire that is lost or run twice: each life continues
+//     where the rest before it left off, and a change keeps what is owed. Once a Delete has returned, no run of a creation from
+//     before its call is claimed. A creation never comes again, and its works have keys of their own. In a settled fleet
+//     nothing of a deleted job is left but a tombstone, for five minutes.
 package judge

@@ -10,6 +10,9 @@ import (
 func (o *Judge) JudgeSettled(now time.Time, slack time.Duration) {
 	o.now = now
 	for _, j := range o.jobs {
+		if j.defined.isKnown {
+			o.judgeDefinedSettled(j, instantOf(now.Add(-slack)))
+		}
 		if j.plan == nil {
 			o.judgeOffered(j)
 			continue
@@ -151,7 +154,7 @@ func (o *Judge) judgeServed(j *jobState) {
 func (o *Judge) eligibleMembers(j *jobState) (eligible map[string]int, excluded bool) {
 	eligible = map[string]int{}
 	for inc, m := range o.members {
-		if !o.alive(inc) || m.Draining || !slices.Contains(m.Jobs, j.name) {
+		if !o.alive(inc) || m.Draining || !j.isOfferedBy(m) {
 			continue
 		}
 		if o.control.disables(m) || j.control.disables(m) {
@@ -171,6 +174,14 @@ func (o *Judge) eligibleMembers(j *jobState) (eligible map[string]int, excluded 
 		eligible[inc] = 0
 	}
 	return eligible, excluded
+}
+
+// isOfferedBy reports whether a member offers the job. A defined one is offered by its kind.
+func (j *jobState) isOfferedBy(m *memberRecord) bool {
+	if def := j.newestDefinition(); def.Kind != "" {
+		return def.isOfKindOf(m)
+	}
+	return slices.Contains(m.Jobs, j.name)
 }
 
 // judgeEvenness judges that every shard has an owner, that no shard is frozen, and that each eligible member
@@ -216,20 +227,25 @@ func (o *Judge) JudgeCounts() {
 		for _, c := range j.claims {
 			sum = sum.plus(c.Counts)
 		}
-		want := j.counts
-		want.Succeeded, want.Failed = sum.Succeeded, sum.Failed
-		if sum.Skipped >= want.Skipped-j.perhapsPassed {
-			want.Skipped = min(want.Skipped, sum.Skipped)
-		}
-		if sum != want {
-			o.addJobViolation(2, j, "the records count %+v; the commits show %+v", sum, want)
-		}
-		if sum.Succeeded+sum.Failed != j.ends {
-			o.addJobViolation(2, j, "the records count %d successes and %d failures; the commits show %d ends", sum.Succeeded, sum.Failed, j.ends)
-		}
-		if failed := j.countFailedCalls(); sum.Failed < failed {
-			o.addJobViolation(2, j, "the records count %d failures; %d calls failed whose ends are on record", sum.Failed, failed)
-		}
-		o.judgeRetried(j)
+		o.compareCounts(j, sum)
 	}
+}
+
+// compareCounts compares the sum of the counts in the records of a job with the observed commits.
+func (o *Judge) compareCounts(j *jobState, sum tallies) {
+	want := j.counts
+	want.Succeeded, want.Failed = sum.Succeeded, sum.Failed
+	if sum.Skipped >= want.Skipped-j.perhapsPassed {
+		want.Skipped = min(want.Skipped, sum.Skipped)
+	}
+	if sum != want {
+		o.addJobViolation(2, j, "the records count %+v; the commits show %+v", sum, want)
+	}
+	if sum.Succeeded+sum.Failed != j.ends {
+		o.addJobViolation(2, j, "the records count %d successes and %d failures; the commits show %d ends", sum.Succeeded, sum.Failed, j.ends)
+	}
+	if failed := j.countFailedCalls(); sum.Failed < failed {
+		o.addJobViolation(2, j, "the records count %d failures; %d calls failed whose ends are on record", sum.Failed, failed)
+	}
+	o.judgeRetried(j)
 }

@@ -26,17 +26,26 @@ func (j *jobState) beginLife() {
 	}
 }
 
-// findForgotten returns the segments of the jobs whose records a commit deletes. A leader deletes many retired jobs at once.
-func (o *Judge) findForgotten(c *Commit) (segments []string) {
+// findForgotten returns the segments of the jobs whose records a commit deletes, and those of defined jobs that are put to rest, or
+// deleted. A leader deletes many retired jobs at once.
+func (o *Judge) findForgotten(c *Commit) (forgotten, ended []string) {
 	for i := range c.Then {
 		if c.Then[i].Kind != registry.OpDelete {
 			continue
 		}
-		if dir, name, ok := o.splitKey(c.Then[i].Key); ok && name != groupSegment && (dir == "jobs" || dir == "plan" || dir == "control") && !slices.Contains(segments, name) {
-			segments = append(segments, name)
+		dir, name, ok := o.splitKey(c.Then[i].Key)
+		if !ok || name == groupSegment || dir != "jobs" && dir != "plan" && dir != "control" {
+			continue
+		}
+		if j := o.jobs[name]; j != nil && j.defined.isKnown {
+			if dir != "control" && !slices.Contains(ended, name) {
+				ended = append(ended, name)
+			}
+		} else if !slices.Contains(forgotten, name) {
+			forgotten = append(forgotten, name)
 		}
 	}
-	return segments
+	return forgotten, ended
 }
 
 // judgeForget judges the deletion of a job's records, with the claims of all its owners.

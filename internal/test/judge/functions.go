@@ -14,6 +14,7 @@ type Call struct {
 	Trigger  uint64
 	Attempt  int
 	Fence    uint64
+	Key      string // of the work; empty: not reported
 	Instance string
 	Client   string // the process
 	Start    time.Time
@@ -90,6 +91,9 @@ func (o *Judge) judgeStart(j *jobState, sh *shardState, f *Call) {
 	}
 	if w := j.works[of]; w != nil && w.total != f.Shards {
 		o.addJobViolation(8, j, "shard %d: %s has a total of %d, but its call got %d", f.Shard, r, w.total, f.Shards)
+	}
+	if c != nil {
+		o.judgeKey(j, f, of)
 	}
 	for _, earlier := range sh.active {
 		if earlier.Fence > f.Fence && !sh.forced(f) {

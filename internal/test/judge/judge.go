@@ -83,7 +83,8 @@ type jobState struct {
 	perhapsPassed int         // the part of counts.Skipped that a leader with an older plan of the followed job does not count
 	ended         []endedFire // of the job, as plans show them
 	released      []release   // fires of a job that follows others, sorted
-	ends          int         // runs whose end was recorded
+	defined       definedState
+	ends          int // runs whose end was recorded
 	trail         trail
 }
 
@@ -226,7 +227,7 @@ func (o *Judge) judgeTxn(c *Commit) {
 	var reaped []reaping
 	var planned []*jobState
 	before := map[*jobState]tallies{}
-	forgotten := o.findForgotten(c)
+	forgotten, ended := o.findForgotten(c)
 	for i := range c.Then {
 		op := &c.Then[i]
 		dir, name, ok := o.splitKey(op.Key)
@@ -234,10 +235,15 @@ func (o *Judge) judgeTxn(c *Commit) {
 			o.addSessionClient(op)
 			continue
 		}
-		if op.Kind == registry.OpDelete && slices.Contains(forgotten, name) {
+		if op.Kind == registry.OpDelete && (slices.Contains(forgotten, name) || slices.Contains(ended, name)) {
+			o.job(name).defined.noteRecord(op)
 			continue
 		}
-		switch kind, inc, _ := strings.Cut(dir, "/"); kind {
+		kind, inc, _ := strings.Cut(dir, "/")
+		if j := o.jobs[name]; kind == "defined" || j != nil && j.defined.isKnown {
+			o.job(name).defined.noteRecord(op)
+		}
+		switch kind {
 		case "election":
 			if name == "leader" {
 				o.trail.add(c)
@@ -249,6 +255,10 @@ func (o *Judge) judgeTxn(c *Commit) {
 			o.judgeControl(op, name)
 		case "jobs":
 			o.addDefinition(op, o.job(name))
+		case "defined":
+			if !slices.Contains(ended, name) {
+				o.judgeDefined(c, op, o.job(name))
+			}
 		case "plan":
 			j := o.job(name)
 			j.trail.add(c)
@@ -274,6 +284,9 @@ func (o *Judge) judgeTxn(c *Commit) {
 	}
 	for _, segment := range forgotten {
 		o.judgeForget(c, o.job(segment))
+	}
+	for _, segment := range ended {
+		o.judgeLifeEnd(c, o.job(segment))
 	}
 	for _, b := range reaped {
 		o.judgeReap(b)
@@ -406,6 +419,9 @@ func (o *Judge) IsWhole(members int) bool {
 		return false
 	}
 	for _, j := range o.jobs {
+		if j.plan == nil && j.defined.isKnown {
+			continue
+		}
 		if j.plan == nil || j.plan.Frozen != 0 {
 			return false
 		}

@@ -21,6 +21,7 @@ func (o *Judge) judgePlan(c *Commit, op *registry.Op, j *jobState) {
 		return
 	}
 	j.name = p.Job
+	o.judgeLife(j, p)
 	if j.plan != nil {
 		if j.plan.Paused && !p.Paused {
 			j.resumed = instantOf(o.now)
@@ -149,9 +150,13 @@ func (j *jobState) newestDefinition() *definition {
 
 // addDefinition records a stored definition.
 func (o *Judge) addDefinition(op *registry.Op, j *jobState) {
-	if _, err := decode[definition](op.Value); err != nil {
+	def, err := decode[definition](op.Value)
+	if err != nil {
 		o.addJobViolation(8, j, "definition: %v", err)
 		return
+	}
+	if def.Kind != "" {
+		o.judgeWake(op, j, def)
 	}
 	j.stored = op.Value
 	j.sources.addDefinition(op.Value)
@@ -217,7 +222,7 @@ func (o *Judge) judgeEpochs(j *jobState, p *planRecord) {
 		if e.Def.followedJobs() != nil {
 			e.released = &j.released
 		} else {
-			e.every, e.delay, e.err = e.Def.intervals()
+			e.setFires()
 		}
 		j.epochs = append(j.epochs, *e)
 	}

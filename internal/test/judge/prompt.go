@@ -75,7 +75,13 @@ func (j *jobState) firstDue(n, gen int, after instant, toGen int) (*epoch, insta
 			continue
 		}
 		fire := last.add(e.delay)
-		if e.delay == 0 {
+		if e.at != nil {
+			i := slices.IndexFunc(e.at, func(at instant) bool { return at > last })
+			if i < 0 {
+				continue
+			}
+			fire = e.at[i]
+		} else if e.delay == 0 {
 			fire = (last/instant(e.every) + 1) * instant(e.every)
 		}
 		if e.Until == 0 || fire < e.Until {

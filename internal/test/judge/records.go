@@ -98,6 +98,7 @@ type memberRecord struct {
 	Session  registry.SessionID `json:"session"`
 	Host     string             `json:"host"`
 	Jobs     []string           `json:"jobs"`
+	Kinds    map[string]int     `json:"kinds"` // revisions, by name
 	Labels   map[string]string  `json:"labels"`
 	Weight   int                `json:"weight"`
 	Draining bool               `json:"draining"`
@@ -290,6 +291,7 @@ func (t tallies) plus(o tallies) tallies {
 
 type planRecord struct {
 	Job      string            `json:"job"`
+	Life     string            `json:"life"` // of a defined job: the creation and the number of rests
 	Paused   bool              `json:"paused"`
 	Epochs   []epoch           `json:"epochs"`
 	Owners   map[string]shards `json:"owners"`
@@ -349,6 +351,7 @@ type epoch struct {
 	grown span          // the end before it was last postponed, and when that happened
 	every time.Duration // between fires
 	delay time.Duration // from the end of a run to the next fire of its shard; 0: fires are apart by every
+	at    []instant     // all fires; nil: one of the above
 	err   error         // set if the schedule is not one that is simulated
 
 	Released []release  `json:"released"`
@@ -375,10 +378,17 @@ type definition struct {
 	} `json:"retry"`
 
 	RunOn map[string]string `json:"run_on"`
+
+	Kind         string `json:"kind"` // empty: a process has registered the job
+	KindRevision int    `json:"kind_revision"`
+	Created      string `json:"created"`
 }
 
-// acceptsLabels reports whether a member has the labels that the definition wants.
+// acceptsLabels reports whether a member has the labels, and the kind, that the definition wants.
 func (d *definition) acceptsLabels(m *memberRecord) bool {
+	if d.Kind != "" && !d.isOfKindOf(m) {
+		return false
+	}
 	for key, value := range d.RunOn {
 		if has, ok := m.Labels[key]; !ok || has != value {
 			return false
@@ -387,22 +397,38 @@ func (d *definition) acceptsLabels(m *memberRecord) bool {
 	return true
 }
 
+// isOfKindOf reports whether a member has the kind of a defined job, in a sufficient revision.
+func (d *definition) isOfKindOf(m *memberRecord) bool {
+	revision, ok := m.Kinds[d.Kind]
+	return ok && revision >= d.KindRevision
+}
+
 // endsUntracked reports whether ends of runs are recorded late: with the next claim, or when they are waited for.
 func (d *definition) endsUntracked() bool { return d.Tracking == "claims" }
 
-// intervals returns the interval of the schedule "every D" or the delay of "fixed delay D", the only kinds that
-// are simulated.
-func (d *definition) intervals() (every, delay time.Duration, err error) {
-	if text, ok := strings.CutPrefix(d.Schedule, "fixed delay "); ok {
-		delay, err = time.ParseDuration(text)
-		return 0, delay, err
+// setFires sets the fires of an epoch by its schedule, of the kinds that are simulated: "every D", "fixed delay D", "at T, ..." and
+// "cron */N * * * *" with a divisor N of 60, which is as "every Nm".
+func (e *epoch) setFires() {
+	word, text, _ := strings.Cut(strings.TrimPrefix(e.Def.Schedule, "fixed "), " ")
+	switch word {
+	case "every":
+		e.every, e.err = time.ParseDuration(text)
+	case "delay":
+		e.delay, e.err = time.ParseDuration(text)
+	case "cron":
+		text, _, _ = strings.Cut(strings.TrimPrefix(text, "*/"), " ")
+		e.every, e.err = time.ParseDuration(text + "m")
+	case "at":
+		for item := range strings.SplitSeq(text, ", ") {
+			at, err := time.Parse(time.RFC3339Nano, item)
+			if err != nil {
+				e.err = err
+			}
+			e.at = append(e.at, instantOf(at))
+		}
+	default:
+		e.err = fmt.Errorf("schedule %q is not simulated", e.Def.Schedule)
 	}
-	text, ok := strings.CutPrefix(d.Schedule, "every ")
-	if !ok {
-		return 0, 0, fmt.Errorf("schedule %q is not simulated", d.Schedule)
-	}
-	every, err = time.ParseDuration(text)
-	return every, 0, err
 }
 
 // limit returns n of the misfire policy "run all n", 1 for the others.
@@ -436,8 +462,17 @@ func (e *epoch) fires(after, through instant) (int, error) {
 	if through <= after || e.delay > 0 && after.add(e.delay) > through {
 		return 0, nil
 	}
-	if e.delay > 0 {
+	switch {
+	case e.delay > 0:
 		return 1, nil
+	case e.at != nil:
+		due := 0
+		for _, at := range e.at {
+			if at > after && at <= through {
+				due++
+			}
+		}
+		return due, nil
 	}
 	return int(through/instant(e.every) - after/instant(e.every)), nil // both are after the Unix epoch
 }

@@ -41,6 +41,8 @@ type Report struct {
 	FiresRetried, Backfilled    int // triggers that retry a fire, and those for fires of backfills
 	Overridden                  int // epochs whose definition has fields of an override
 	Forgotten                   int // jobs
+	Defined, Redefined          int // creations of defined jobs, and changes of them
+	Wakes, Rests, Undefined     int // of defined jobs; Undefined are deletions of all records
 	Processes, Crashes, Returns int
 	Late                        []time.Duration // delays of claims that count as on time; unsorted
 	Rerun                       []time.Duration // from the end of a session to the claim of its run

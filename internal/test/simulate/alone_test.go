@@ -17,16 +17,17 @@ import (
 
 	"github.com/rota-dev/rota/conformance/child"
 	"github.com/rota-dev/rota/internal/test/judge"
+	"github.com/rota-dev/rota/internal/test/simulate"
 )
 
 // maxSeedTime bounds the time of a process for its seed. Most take less than a second.
 const maxSeedTime = 5 * time.Minute
 
-// simulateInProcess simulates a seed in a process of its own: all processes start in the same state, none affects
+// simulateInProcess simulates a seed of a test in a process of its own: all processes start in the same state, none affects
 // another, and a panic belongs to a known seed. The error contains the output of the process.
-func simulateInProcess(ctx context.Context, seed uint64, dir string) (*judge.Report, error) {
+func simulateInProcess(ctx context.Context, test string, seed uint64, dir string) (*judge.Report, error) {
 	r := &judge.Report{}
-	return r, runTestInProcess(ctx, "TestSmallFleetsKeepTheirPromises", seed, dir, r)
+	return r, runTestInProcess(ctx, test, seed, dir, r)
 }
 
 // runTestInProcess runs a test with a seed in a process of its own. The test writes its report as JSON.
@@ -55,9 +56,9 @@ func runTestInProcess(ctx context.Context, test string, seed uint64, dir string,
 }
 
 // simulateAlone simulates the seed in such a process.
-func simulateAlone(t *testing.T) {
+func simulateAlone(t *testing.T, config func(seed uint64) simulate.Config) {
 	cryptotest.SetGlobalRandom(t, *seed) // ids are random
-	c := small(*seed)
+	c := config(*seed)
 	if *transcript != "" {
 		var all bytes.Buffer // writing to the file meanwhile would let other goroutines run
 		c.Transcript = &all

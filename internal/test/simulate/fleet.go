@@ -45,6 +45,7 @@ type Config struct {
 	Levels    bool          // some jobs track claims only, and new definitions change that
 	Policies  bool          // some jobs retry failed runs, skip or cancel overlapping ones, and bound catching up
 	Weights   bool          // instances differ in weight
+	Defined   int           // names that two programs define, change and delete as data
 	Logger    *slog.Logger  // of the fleet; nil: it logs nothing
 	Trail     int           // how many lines to print about the commits before a violation
 
@@ -66,11 +67,14 @@ type fleet struct {
 	actions       int
 	endings       map[int]func() // undo the faults in progress, by number
 	faultsStarted int
-	until         time.Time                                                 // the end of faults
-	calm          time.Time                                                 // since when there are no faults
-	answers       chan answer                                               // of operators' calls
-	console       *memory.Client                                            // of an operator outside of the fleet
-	operator      *operator.Operator                                        // with that client
+	until         time.Time          // the end of faults
+	calm          time.Time          // since when there are no faults
+	answers       chan answer        // of operators' calls
+	console       *memory.Client     // of an operator outside of the fleet
+	operator      *operator.Operator // with that client
+	definers      []*definer
+	deletions     deletions
+	kindRevision  int
 	tap           func(log []judge.Commit, said []judge.Event, judged bool) // receives the input of the judge, if not nil
 }
 
@@ -116,6 +120,9 @@ func (f *fleet) run() error {
 	f.until = time.Now().Add(f.For)
 	f.calm = f.until
 	if err := f.openConsole(); err != nil {
+		return err
+	}
+	if err := f.openDefiners(); err != nil {
 		return err
 	}
 	for i := range f.Instances {
@@ -172,6 +179,9 @@ func (f *fleet) observe() {
 	log := judgeCommits(raw)
 	if f.tap != nil {
 		f.tap(log, said, false)
+	}
+	for _, d := range f.deletions.take() {
+		f.judge.JudgeDelete(d.job, d.called, d.returned)
 	}
 	f.judge.JudgeCommits(log)
 	f.judge.JudgeCalls(said)
@@ -255,7 +265,7 @@ func (f *fleet) settleAndJudge() error {
 	}
 	f.judge.JudgeSettled(time.Now(), f.slack())
 	f.judgeAccepted()
-	return nil
+	return f.deleteAllDefined()
 }
 
 // settleClocks ends the waiting of shards whose watermarks a wrong clock has raised: operators reset their jobs,
@@ -304,6 +314,9 @@ func (f *fleet) shutDownAndJudge() error {
 	}
 	if err := f.console.Close(context.Background()); err != nil {
 		return fmt.Errorf("close the operator's client: %w", err)
+	}
+	if err := f.closeDefiners(); err != nil {
+		return err
 	}
 	f.observe()
 	f.judge.JudgeCounts()

@@ -18,7 +18,7 @@ type callLog struct {
 func (l *callLog) addBegin(client string, r *executor.Run) *judge.Call {
 	c := &judge.Call{
 		Job: r.Job, Shard: r.Shard, Shards: r.Shards, Fire: r.FireTime, Trigger: r.Trigger, Attempt: r.Attempt,
-		Fence: r.Fence, Instance: r.Instance, Client: client, Start: time.Now(),
+		Fence: r.Fence, Key: r.Key, Instance: r.Instance, Client: client, Start: time.Now(),
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

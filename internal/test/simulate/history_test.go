@@ -11,6 +11,7 @@ import (
 type history struct {
 	commits  []judge.Commit
 	calls    []recordedCall
+	deletes  []returnedDelete
 	middle   int // the number of commits when the fleet was judged
 	at       time.Time
 	original *judge.Judge // holds the disturbances
@@ -43,7 +44,7 @@ func (h *history) add(log []judge.Commit, said []judge.Event, judged bool) {
 // clone returns a copy whose commits and calls may be changed, but not the elements of their slices.
 func (h *history) clone() *history {
 	c := *h
-	c.commits, c.calls = slices.Clone(h.commits), slices.Clone(h.calls)
+	c.commits, c.calls, c.deletes = slices.Clone(h.commits), slices.Clone(h.calls), slices.Clone(h.deletes)
 	for i := range c.calls {
 		call := *c.calls[i].Call
 		c.calls[i].Call = &call
@@ -55,6 +56,9 @@ func (h *history) clone() *history {
 func (h *history) judgeAgain(slack time.Duration) *judge.Report {
 	j := judge.New(namespace, "default", judge.Options{Promptly: 250 * time.Millisecond})
 	j.CopyDisturbances(h.original)
+	for _, d := range h.deletes {
+		j.JudgeDelete(d.job, d.called, d.returned)
+	}
 	rest := h.commits[:h.middle]
 	if h.forced != "" {
 		end := slices.IndexFunc(rest, func(c judge.Commit) bool { return c.Client == h.forced && c.Ended != "" })
@@ -74,9 +78,12 @@ func (h *history) judgeAgain(slack time.Duration) *judge.Report {
 func (h *history) events() []judge.Event {
 	var events []judge.Event
 	for _, c := range h.calls {
+		if c.Start.After(h.at) {
+			continue // its claim is after the middle
+		}
 		call := &judge.Call{
 			Job: c.Job, Shard: c.Shard, Shards: c.Shards, Fire: c.Fire, Trigger: c.Trigger, Attempt: c.Attempt,
-			Fence: c.Fence, Instance: c.Instance, Client: c.Client, Start: c.Start,
+			Fence: c.Fence, Key: c.Key, Instance: c.Instance, Client: c.Client, Start: c.Start,
 		}
 		events = append(events, judge.Event{Call: call})
 		if !c.end.IsZero() {

@@ -165,6 +165,7 @@ func (f *fleet) resume(job string) {
 
 // resumeAll resumes all jobs, and enables all that is disabled.
 func (f *fleet) resumeAll() {
+	f.resumeDefined()
 	if !f.Operators {
 		return
 	}

@@ -63,6 +63,11 @@ func (f *fleet) startProcess(instance string, number int) (*process, error) {
 	if err := p.executor.Register(jobs...); err != nil {
 		return nil, err
 	}
+	if f.Defined > 0 {
+		if err := p.executor.RegisterKind(f.kindsOf(p, number)...); err != nil {
+			return nil, err
+		}
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
 	go func() {

@@ -18,6 +18,7 @@ import (
 )
 
 var (
+	defines = flag.Int("simulate.defines", long.Pick(8, 100), "how many small fleets with defined jobs to simulate")
 	seeds   = flag.Int("simulate.seeds", long.Pick(20, 200), "how many small fleets to simulate")
 	first   = flag.Uint64("simulate.first", 1, "the first of them")
 	part    = flag.Float64("simulate.part", 1, "the part of its simulated time for which each small fleet runs")
@@ -95,12 +96,46 @@ func small(seed uint64) simulate.Config {
 	return c
 }
 
+// defining configures a fleet of a few instances under heavy faults, while two programs define, change and delete jobs.
+func defining(seed uint64) simulate.Config {
+	c := simulate.Config{
+		Seed: seed, Instances: 3 + int(seed%2), Jobs: 1, Shards: 2, Every: time.Minute, Takes: 8 * time.Second, Defined: 4 + int(seed%3),
+		For: time.Hour, Faults: 24 * time.Second, TTL: 10 * time.Second, Drain: 10 * time.Second,
+	}
+	switch seed % 4 {
+	case 0:
+		c.Latency = 2 * time.Millisecond
+	case 1:
+		c.Jitter = 400 * time.Millisecond
+	case 2:
+		c.Jitter, c.Drain = 100*time.Millisecond, time.Second
+	case 3:
+		c.Long = 75 * time.Second // longer than the time between fires
+	}
+	if seed%3 == 1 {
+		c.Skew, c.Clocks = 100*time.Millisecond, 40*time.Millisecond
+	}
+	c.Weights = seed%8 > 5
+	c.For = time.Duration(float64(c.For) * *part)
+	return c
+}
+
+func TestFleetsOfDefinedJobsKeepTheirPromises(t *testing.T) {
+	simulateSeeds(t, *defines, defining)
+}
+
 func TestSmallFleetsKeepTheirPromises(t *testing.T) {
+	simulateSeeds(t, *seeds, small)
+}
+
+// simulateSeeds simulates n seeds, each in a process of its own, in which it is called again.
+func simulateSeeds(t *testing.T, n int, config func(seed uint64) simulate.Config) {
+	t.Helper()
 	if *report != "" {
-		simulateAlone(t)
+		simulateAlone(t, config)
 		return
 	}
-	from, n := *first, *seeds
+	from := *first
 	if *seed != 0 {
 		from, n = *seed, 1
 	}
@@ -117,7 +152,7 @@ func TestSmallFleetsKeepTheirPromises(t *testing.T) {
 	for range runtime.NumCPU() {
 		workers.Go(func() {
 			for seed := range todo {
-				r, err := simulateInProcess(t.Context(), seed, dir)
+				r, err := simulateInProcess(t.Context(), t.Name(), seed, dir)
 				mu.Lock()
 				if err != nil {
 					t.Error(err)

@@ -35,6 +35,10 @@ type totals struct {
 	backfilled      int // triggers for fires of backfills
 	overridden      int // epochs whose definition has fields of an override
 	forgotten       int // jobs
+	defined         int // creations
+	redefined       int // changes of definitions
+	wakes, rests    int // of defined jobs
+	undefined       int // deletions of all records of defined jobs
 	judged          int // undisturbed fires and failovers
 	faults, actions map[string]int
 }
@@ -69,6 +73,11 @@ func (t *totals) add(r *judge.Report) {
 	t.backfilled += r.Backfilled
 	t.overridden += r.Overridden
 	t.forgotten += r.Forgotten
+	t.defined += r.Defined
+	t.redefined += r.Redefined
+	t.wakes += r.Wakes
+	t.rests += r.Rests
+	t.undefined += r.Undefined
 	t.judged += r.Judged
 	for kind, n := range r.Faults {
 		t.faults[kind] += n
@@ -118,6 +127,11 @@ func (t *totals) String() string {
 	row(t.backfilled, "fires of backfills")
 	row(t.overridden, "epochs of overridden definitions")
 	row(t.forgotten, "jobs forgotten")
+	row(t.defined, "jobs defined as data")
+	row(t.redefined, "changes of their definitions")
+	row(t.wakes, "wakes")
+	row(t.rests, "rests")
+	row(t.undefined, "deletions")
 	row(t.judged, "undisturbed fires and failovers, each in time")
 	row(sum(t.faults), "faults")
 	kinds := func(of map[string]int) {
