@@ -131,6 +131,9 @@ func (c *Claimer) DrainInbox() {
 			j.Ended = slices.Grow(j.Ended, countSameJob(ends[i:]))
 		}
 		j.Ended = append(j.Ended, e.EndedRun)
+		if e.Pool != "" {
+			c.poolShare(e.Pool).Running--
+		}
 		c.scheduleEnd(j, &e.EndedRun, now, clock)
 	}
 	if recheck || closed != c.Draining || skewed != c.skewed {
