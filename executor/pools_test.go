@@ -314,6 +314,7 @@ func TestPool_Status(t *testing.T) {
 		f.pooled("a", executor.Job{Name: "job", Shards: 5, Handler: c.run(20 * time.Second)})
 		until(1)
 		time.Sleep(2 * time.Second)
+		assert.Equal(t, map[string]executor.PoolStats{"db": {Slots: 2, Running: 2, Waiting: 3}}, f.members[0].Stats().Pools)
 		pools, err := op.Pools(t.Context())
 		require.NoError(t, err)
 		require.Len(t, pools, 1)
@@ -323,6 +324,25 @@ func TestPool_Status(t *testing.T) {
 		assert.Equal(t, operator.PoolStatus{
 			Pool: "db", Size: 2, Sized: true, Taken: 2, Waiting: 3, Instances: []operator.PoolInstance{{Instance: "a", Slots: 2, Wants: 5, Alive: true}},
 		}, p)
+	})
+	bubble(t, "explains what a run waits for", func(t *testing.T, f *fleet) {
+		c := &counter{}
+		f.pooled("a", executor.Job{Name: "job", Shards: 5, Handler: c.run(20 * time.Second)})
+		until(1)
+		op := f.members[0].Operator()
+		why := func() operator.Answer {
+			e, err := op.Explain(t.Context(), "job", 4, time.Time{})
+			require.NoError(t, err)
+			return e.Answers[0]
+		}
+		assert.Contains(t, why().Summary, "has not run: the run waits for a slot of pool db, which has no size")
+		assert.Equal(t, "set its size: rota set-pool db N", why().Do)
+		require.NoError(t, op.SetPool(t.Context(), "db", 2))
+		time.Sleep(2 * time.Second)
+		assert.Contains(t, why().Summary, "has not run: the run waits for pool db: 2 of 2 slots taken by a (2)")
+		require.NoError(t, op.SetPool(t.Context(), "db", 5))
+		time.Sleep(2 * time.Second)
+		assert.False(t, why().Stops)
 	})
 	bubble(t, "an act on a pool is recorded, and one that changes nothing is not", func(t *testing.T, f *fleet) {
 		op := f.operator().As("kim", "migration")

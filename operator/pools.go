@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/rota-dev/rota/internal/group/explain"
 	"github.com/rota-dev/rota/internal/group/pools"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
@@ -93,6 +94,15 @@ func (o *Operator) Pools(ctx context.Context) ([]PoolStatus, error) {
 		return nil, fmt.Errorf("pools: %w", err)
 	}
 	return read.status(), nil
+}
+
+// explainPools returns the records of pools for the job of a plan, nil if it has no pool.
+func (o *Operator) explainPools(ctx context.Context, p *record.Plan) (*explain.Pools, error) {
+	if p == nil || !slices.ContainsFunc(p.Epochs, func(e record.Epoch) bool { return e.Job().Pool != "" }) {
+		return nil, nil
+	}
+	r, err := o.readPools(ctx)
+	return &explain.Pools{Sizes: r.sizes, Slots: r.slots, Demands: r.demands}, err
 }
 
 // poolRecords are the records of the pools of a group.

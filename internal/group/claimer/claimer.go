@@ -190,7 +190,7 @@ func (c *Claimer) Run(ctx context.Context) error {
 		c.markDue(time.Now(), clock)
 		c.startWrites(ctx, clock)
 		c.announceDemand(followed, time.Now())
-		c.sendJobViews()
+		c.sendViews()
 		c.NotifyWaiters()
 		c.setBatching()
 		timer.Reset(c.computeSleep(time.Now(), c.Clock()))

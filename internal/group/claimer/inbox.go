@@ -20,7 +20,7 @@ type inbox struct {
 	stopped        chan struct{} // closed when nothing more can be claimed; nil: not asked for
 	emptied        chan struct{} // closed when the incarnation may leave; nil: not asked for
 	recheckBlocked bool          // blocked shards may have become free
-	viewRequests   []chan<- []JobView
+	viewRequests   []chan<- Views
 	cutShort       int // functions that returned after the session had been lost
 }
 
