@@ -102,8 +102,8 @@ of programs, and no deployment is needed. What the command line leaves out is th
 also if the job had it before. The same definition changes nothing, so a call may be repeated.
 
 The schedule is one of --schedule, --cron, --every and --at. KEY is shard_params.N, description,
-strategy, timeout, on_crash, on_misfire, max_attempts, on_overlap, catchup_window, retry.FIELD, tracking
-or run_on.LABEL, as of rota override. An empty value leaves out what the kind has by default.
+strategy, timeout, on_crash, on_misfire, max_attempts, on_overlap, catchup_window, retry.FIELD, tracking,
+pool or run_on.LABEL, as of rota override. An empty value leaves out what the kind has by default.
 
 It exits with 4 if the kind is unknown, the name is that of a job in a program, as many jobs are defined
 as may be, or the condition of --if-absent or --if-revision does not hold.`,
