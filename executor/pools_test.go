@@ -66,7 +66,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// reset returns what has been counted since the last call.
+// reset returns the counts since the last call.
 func (c *counter) reset() (most int, ran map[string]int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -259,7 +259,7 @@ func TestPool(t *testing.T) {
 	})
 }
 
-// Whatever is cut off, healed, restarted or resized, the bound holds, and all that is due runs.
+// The bound holds under partitions, late watches, lost replies and restarts, and due runs run in the end.
 func TestPool_UnderFaults(t *testing.T) {
 	for seed := range uint64(6) {
 		bubble(t, fmt.Sprint("seed ", seed), func(t *testing.T, f *fleet) {

@@ -32,7 +32,7 @@ type PoolStatus struct {
 	Instances []PoolInstance `json:"instances"`
 }
 
-// PoolInstance is what an instance has of a pool.
+// PoolInstance is the part of an instance in a pool.
 type PoolInstance struct {
 	Instance    string `json:"name"`
 	Incarnation string `json:"incarnation"`

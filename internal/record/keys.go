@@ -129,10 +129,10 @@ func (k Keys) Pools() registry.Key { return k.group.Join("pools") }
 // Slots is the record of how the slots of a pool are dealt, see [Slots].
 func (k Keys) Slots(pool string) registry.Key { return k.group.Join("pools", pool) }
 
-// Demands is the directory of what incarnations want of pools, which leaders watch once a job has a pool.
+// Demands is the directory of the demands of incarnations, which leaders watch once a job has a pool.
 func (k Keys) Demands() registry.Key { return k.group.Join("demand") }
 
-// Demand is what an incarnation wants of pools, which its session owns. See [Demand].
+// Demand is the demand of an incarnation for slots of pools, which its session owns. See [Demand].
 func (k Keys) Demand(incarnation string) registry.Key {
 	return k.group.Join("demand", "~"+shorten(incarnation, 127))
 }

@@ -56,13 +56,13 @@ type Grant struct {
 	Keep  int    `json:"keep"` // if below Slots, the incarnation is asked to return the others
 }
 
-// Demand is what an incarnation wants of pools. Its session owns the record.
+// Demand is the demand of an incarnation for slots of pools. Its session owns the record.
 type Demand struct {
 	Incarnation string                `json:"incarnation"`
 	Pools       map[string]PoolDemand `json:"pools,omitempty"`
 }
 
-// PoolDemand is what an incarnation wants of a pool.
+// PoolDemand is the demand of an incarnation for slots of a pool.
 type PoolDemand struct {
 	Want int `json:"want"` // slots, those that it has included
 	// The incarnation uses at most Cap slots by the grant that Deal raised last. For that grant it never raises Cap. A Deal of

@@ -32,7 +32,7 @@ func (v Pools) Screen(Times) Screen {
 	return Screen{{Table: table}}
 }
 
-// describeHolders lists the slots of instances, and what those want that wait.
+// describeHolders lists the slots of instances, and the demand of those that wait.
 func describeHolders(instances []operator.PoolInstance) string {
 	var all []string
 	for _, i := range instances {

@@ -18,7 +18,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-// poolShares is what a claimer knows of pools. It is empty, and costs nothing, until a job here has one.
+// poolShares is the state of a claimer concerning pools. It is empty, and costs nothing, until a job here has one.
 type poolShares struct {
 	slots    *feed.Reader[record.Slots] // nil: no job here has had a pool
 	byName   map[string]*poolShare
@@ -63,7 +63,7 @@ func (c *Claimer) followPools(ctx context.Context) {
 	})
 }
 
-// closePools waits for what the claimer has begun for pools, which ends with its context.
+// closePools waits for the goroutines of pools, which end with their context.
 func (c *Claimer) closePools() {
 	c.pools.follower.Wait()
 	if c.pools.sending {
@@ -71,7 +71,7 @@ func (c *Claimer) closePools() {
 	}
 }
 
-// applyPoolsOf updates the pools of a job after a change of its plan. The next decision finds out anew what waits.
+// applyPoolsOf updates the pools of a job after a change of its plan. The next decision finds the waiting runs anew.
 func (c *Claimer) applyPoolsOf(ctx context.Context, j *JobState) {
 	c.setWaits(j, nil)
 	j.pools = j.pools[:0:0]

@@ -12,7 +12,7 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 )
 
-// pooled returns the input of claimant with a job whose runs need slots of pool "db".
+// pooled is claimant for a job with pool "db".
 func pooled(t *testing.T, shards, free int) *Input {
 	t.Helper()
 	in := claimant(t, shards)

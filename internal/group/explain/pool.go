@@ -23,7 +23,7 @@ func (p *Pools) held(pool, inc string) (slots int, waits bool) {
 	return slots, d.Want > slots
 }
 
-// freeSlots returns how many runs an owner may claim by what it has announced: any number unless it waits for slots. Without the
+// freeSlots returns how many runs an owner may claim by its announcement: any number unless it waits for slots. Without the
 // records of pools, and for shards without an owner, pools hold nothing up.
 func (r *Records) freeSlots(inc string) map[string]int {
 	free := map[string]int{}

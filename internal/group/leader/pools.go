@@ -26,7 +26,7 @@ type poolDealer struct {
 	next    time.Time                // when a pool may be dealt that has to wait; zero: none has
 }
 
-// dealtPool is what a leader knows of a pool.
+// dealtPool is the state of a pool in a leader.
 type dealtPool struct {
 	name      string
 	rev       registry.Rev  // of the record; zero: there is none
@@ -59,7 +59,7 @@ func (d *poolDealer) markAll() {
 	}
 }
 
-// pool returns what is known of a pool.
+// pool returns the state of a pool, which is to be decided on.
 func (d *poolDealer) pool(name string) *dealtPool {
 	p := d.byName[name]
 	if p == nil {
@@ -70,7 +70,7 @@ func (d *poolDealer) pool(name string) *dealtPool {
 	return p
 }
 
-// updatePools applies what the feeds of slots and demands have delivered, and reports whether both have delivered a snapshot.
+// updatePools applies the updates of slots and demands, and reports whether both have delivered a snapshot.
 func (l *Leader) updatePools(ctx context.Context, wg *sync.WaitGroup) bool {
 	d := &l.pools
 	if !d.wanted {
@@ -152,7 +152,7 @@ type deal struct {
 // stepPools deals the slots of pools for which something has changed, each at most once in pools.DealInterval.
 func (l *Leader) stepPools(ctx context.Context, wg *sync.WaitGroup) error {
 	group := l.View.Group.GroupControl
-	if !l.updatePools(ctx, wg) || group == nil { // while the sizes cannot be read, what is dealt stays
+	if !l.updatePools(ctx, wg) || group == nil { // while the sizes cannot be read, grants stay
 		return nil
 	}
 	d, now := &l.pools, time.Now()

@@ -144,7 +144,7 @@ func TestDeals(t *testing.T) {
 	}
 }
 
-// TestDeals_Guards changes what a deal rests on before its commit.
+// TestDeals_Guards changes a record between a deal and its commit.
 func TestDeals_Guards(t *testing.T) {
 	session := func(t *testing.T, w *poolWorld) registry.Session {
 		s, err := w.reg.OpenSession(t.Context(), registry.SessionOptions{TTL: time.Minute})

@@ -8,14 +8,14 @@ import (
 	"github.com/rota-dev/rota/internal/record"
 )
 
-// Demand is what a live incarnation wants of a pool, as the leader read it last.
+// Demand is the demand of a live incarnation for a pool, as the leader read it last.
 type Demand struct {
 	record.PoolDemand
 	// Since orders the incarnations that wait: a commit number, of the demand or of the last grant.
 	Since uint64
 }
 
-// Input is what a deal depends on.
+// Input holds all that a deal depends on.
 type Input struct {
 	Pool    string
 	Size    int
@@ -76,10 +76,10 @@ func Deal(in Input) Output {
 	return out
 }
 
-// Held returns how many slots an incarnation may use by a grant and what it has announced, or reports that this is not known.
+// Held returns how many slots an incarnation may use by a grant and its announcement, or reports that this is not known.
 func Held(g record.Grant, d record.PoolDemand) (slots int, known bool) {
 	switch {
-	case g.Deal == 0 && d.Deal == 0: // it knows of no grant either, and runs what it ran before that
+	case g.Deal == 0 && d.Deal == 0: // it knows of no grant either, and only ends its runs
 		return d.Cap, true
 	case g.Deal == 0: // it has not observed that its grant is gone
 		return 0, d.Cap == 0
@@ -138,7 +138,7 @@ func setTargets(holders []*holder, size int) (turns bool) {
 		size = min(size, len(wanting))
 	}
 	for level := 0; size > 0 && len(wanting) > 0; level++ {
-		slices.SortStableFunc(wanting, func(a, b *holder) int { // who has a slot of this level keeps it
+		slices.SortStableFunc(wanting, func(a, b *holder) int { // a holder keeps its slot of this level
 			return cmp.Or(cmp.Compare(min(b.held/(level+1), 1), min(a.held/(level+1), 1)), cmp.Compare(a.since, b.since))
 		})
 		for _, h := range wanting[:min(size, len(wanting))] {

@@ -15,12 +15,12 @@ const (
 	AnnounceInterval = 200 * time.Millisecond
 )
 
-// Share is what an incarnation knows of a pool. Times are of one process, and are never compared with those of others.
+// Share is the state of a pool in an incarnation. Times are of one process, and are never compared with those of others.
 type Share struct {
 	Grant     record.Grant // as observed last; zero: none
 	Contended bool
 	TurnEnds  time.Time         // when Turn has passed since the grant was raised
-	Announced record.PoolDemand // as sent last, whatever has become of it
+	Announced record.PoolDemand // as sent last, also if the outcome is unknown
 
 	Running int // runs that have been claimed, or are being claimed, and whose function has not returned
 	Waiting int // due runs that wait for a slot
