@@ -15,6 +15,7 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/operator"
+	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/schedule"
 )
 
@@ -302,6 +303,53 @@ func TestPool_UnderFaults(t *testing.T) {
 			most, ran := c.reset()
 			assert.LessOrEqual(t, most, size)
 			assert.NotEmpty(t, ran)
+		})
+	}
+}
+
+// Records that another writer damages or deletes are restored, and take no other job down.
+func TestPool_HostileRecords(t *testing.T) {
+	for name, edit := range map[string]func(e registry.Entry) registry.Op{
+		"deleted": func(e registry.Entry) registry.Op { return registry.Delete(e.Key, e.Modified) },
+		"damaged": func(e registry.Entry) registry.Op { return registry.Set(e.Key, e.Modified, []byte("{")) },
+		"of another pool or instance": func(e registry.Entry) registry.Op {
+			return registry.Set(e.Key, e.Modified, []byte(`{"pool":"other","incarnation":"x.y"}`))
+		},
+		"with huge numbers": func(e registry.Entry) registry.Op {
+			return registry.Set(e.Key, e.Modified, []byte(`{"pool":"db","deal":4611686018427387904,"grants":{"a.x":{"slots":10000,"deal":4611686018427387904,"keep":0}}}`))
+		},
+	} {
+		bubble(t, name, func(t *testing.T, f *fleet) {
+			c, other := &counter{}, &counter{}
+			require.NoError(t, f.operator().SetPool(t.Context(), "db", 2))
+			require.NoError(t, f.operator().SetPool(t.Context(), "free", 100))
+			for _, name := range []string{"a", "b"} {
+				f.pooled(name, executor.Job{Name: "job", Shards: 8, Handler: c.run(2 * time.Second)}, executor.Job{Name: "other", Pool: "free", Shards: 4, Handler: other.run(time.Second)})
+			}
+			until(1)
+			time.Sleep(3 * time.Second)
+			hand := f.server.Client("hand")
+			for _, dir := range []registry.Key{"test/groups/default/pools", "test/groups/default/demand"} {
+				listing, err := hand.List(t.Context(), dir, registry.ReadOptions{Fresh: true})
+				require.NoError(t, err)
+				require.NotEmpty(t, listing.Entries)
+				for _, e := range listing.Entries {
+					if e.Key.Name() != "free" {
+						_, err := hand.Txn(t.Context(), registry.Txn{Then: []registry.Op{edit(e)}})
+						require.NoError(t, err)
+					}
+				}
+			}
+			until(3)
+			c.reset()
+			other.reset()
+			until(5)
+			time.Sleep(30 * time.Second)
+			most, ran := c.reset()
+			assert.LessOrEqual(t, most, 2)
+			assert.Equal(t, 8, ran["job 00:05:00"], ran)
+			_, ran = other.reset()
+			assert.Equal(t, 4, ran["other 00:05:00"])
 		})
 	}
 }

@@ -80,6 +80,9 @@ func DecodeSlotsEntry(e registry.Entry) (Slots, error) {
 	if s.Pool != e.Key.Name() {
 		return Slots{}, fmt.Errorf("record of pool %.100q at %s", s.Pool, e.Key)
 	}
+	if s.Deal > maxDealOfSlots {
+		return Slots{}, fmt.Errorf("deal %d, at most %d", s.Deal, uint64(maxDealOfSlots))
+	}
 	if len(s.Grants) > MaxShards {
 		return Slots{}, fmt.Errorf("grants: %d, at most %d", len(s.Grants), MaxShards)
 	}
@@ -123,8 +126,12 @@ func (k Keys) DecodeDemandEntry(e registry.Entry) (Demand, error) {
 	return d, nil
 }
 
-// maxDeal bounds the numbers of deals that demands name. Leaders count on from there, far below MaxNumber.
-const maxDeal = MaxNumber / 2
+// The bounds of the numbers of deals in demands and in slots. Leaders count on from the greatest of both, so that a hostile
+// number leaves room for deals.
+const (
+	maxDeal        = MaxNumber / 4
+	maxDealOfSlots = MaxNumber / 2
+)
 
 // maxDemandedPools bounds the pools of a Demand. Jobs may name pools that have no size.
 const maxDemandedPools = 1024
