@@ -228,6 +228,23 @@ func TestPool(t *testing.T) {
 		most, _ = c.reset()
 		assert.Zero(t, most)
 	})
+	bubble(t, "bounds the jobs of a kind whose defaults name it", func(t *testing.T, f *fleet) {
+		c := &counter{}
+		a := f.bare("a", executor.Options{})
+		require.NoError(t, a.RegisterKind(executor.Kind{Name: "mail", Handler: c.run(time.Second), Defaults: executor.Job{Pool: "db"}}))
+		require.NoError(t, a.Start(t.Context()))
+		op := a.Operator()
+		require.NoError(t, op.SetPool(t.Context(), "db", 2))
+		for i := range 6 {
+			_, err := op.Define(t.Context(), operator.Definition{Name: fmt.Sprint("mail ", i), Kind: "mail", Schedule: schedule.Every(time.Minute)})
+			require.NoError(t, err)
+		}
+		until(2)
+		time.Sleep(10 * time.Second)
+		most, ran := c.reset()
+		assert.Equal(t, 2, most)
+		assert.GreaterOrEqual(t, len(ran), 6)
+	})
 	bubble(t, "costs no commit of its own while demand does not change", func(t *testing.T, f *fleet) {
 		c := &counter{}
 		require.NoError(t, f.operator().SetPool(t.Context(), "db", 8))
