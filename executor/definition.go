@@ -40,6 +40,7 @@ type definition struct {
 	StartPaused bool       `json:"start_paused,omitempty"`
 
 	RunOn map[string]string `json:"run_on,omitempty"`
+	Pool  string            `json:"pool,omitempty"`
 
 	// Of a job that is defined as data. See record.Job.
 	Kind         string `json:"kind,omitempty"`
@@ -73,6 +74,7 @@ func definitionOf(j Job) definition {
 		Tracking:    j.Tracking,
 		StartPaused: j.StartPaused,
 		RunOn:       maps.Clone(j.RunOn),
+		Pool:        j.Pool,
 
 		CatchupWindow: durationField(j.CatchupWindow),
 	}
@@ -167,6 +169,9 @@ func (d definition) problems() []problem {
 	report("MaxAttempts", checkNotNegative(d.MaxAttempts))
 	for _, err := range record.CheckLabels(d.RunOn, record.MaxRunOn) {
 		report("RunOn", err)
+	}
+	if d.Pool != "" {
+		report("Pool", record.CheckPool(d.Pool))
 	}
 	report("Retry", d.Retry.check())
 	report("Tracking", d.Tracking.check())

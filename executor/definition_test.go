@@ -25,13 +25,13 @@ func TestDefinition_Stored(t *testing.T) {
 	})
 	t.Run("with all fields", func(t *testing.T) {
 		assert.Equal(t, `{"description":"<b> & co","max_attempts":5,"name":"settle","on_crash":"count as failed",`+
-			`"on_misfire":"run all 7","param":"p","retry":{"factor":2,"initial":"1s","jitter":0.2,"max":2,"max_interval":"1m"},"revision":4,"run_on":{"pool":"gpu","zone":"a"},"schedule":"cron 0 3 * * * in Asia/Shanghai",`+
+			`"on_misfire":"run all 7","param":"p","pool":"db","retry":{"factor":2,"initial":"1s","jitter":0.2,"max":2,"max_interval":"1m"},"revision":4,"run_on":{"pool":"gpu","zone":"a"},"schedule":"cron 0 3 * * * in Asia/Shanghai",`+
 			`"shard_params":{"0":"Beijing","1":"Shanghai"},"shards":3,"start_paused":true,"strategy":"average","timeout":"1m30s"}`,
 			encode(t, definitionOf(Job{
 				Name: "settle", Description: "<b> & co", Schedule: schedule.Cron("0 3 * * *").In("Asia/Shanghai"), Shards: 3,
 				ShardParams: map[int]string{1: "Shanghai", 0: "Beijing"}, Param: "p", Revision: 4, Strategy: "average",
 				Timeout: 90 * time.Second, OnCrash: CountAsFailed, OnMisfire: RunAll(7), MaxAttempts: 5,
-				StartPaused: true, Retry: Retry{Max: 2}, RunOn: map[string]string{"zone": "a", "pool": "gpu"}, Handler: HandlerFunc(noop),
+				StartPaused: true, Retry: Retry{Max: 2}, RunOn: map[string]string{"zone": "a", "pool": "gpu"}, Pool: "db", Handler: HandlerFunc(noop),
 			})))
 	})
 }
@@ -93,6 +93,7 @@ func TestDefinition_Equal(t *testing.T) {
 		"MaxAttempts": func(d *definition) { d.MaxAttempts = 2 },
 		"StartPaused": func(d *definition) { d.StartPaused = true },
 		"RunOn":       func(d *definition) { d.RunOn = map[string]string{"zone": "b"} },
+		"Pool":        func(d *definition) { d.Pool = "db" },
 		"Tracking":    func(d *definition) { d.Tracking = TrackClaims },
 		"OnOverlap":   func(d *definition) { d.OnOverlap = SkipOverlapping },
 		"Retry":       func(d *definition) { d.Retry = retryFieldOf(Retry{Max: 1}) },
@@ -146,6 +147,7 @@ func TestDecodeDefinition_Refuses(t *testing.T) {
 		"on_crash":     {nil, 0, ""},
 		"on_misfire":   {nil, 0, "run all 0"},
 		"max_attempts": {nil, -1, true},
+		"pool":         {nil, 5, "a/b", "~a", strings.Repeat("p", 65)},
 		"run_on":       {nil, "zone=a", []string{"zone"}, map[string]int{"zone": 1}, map[string]string{"": "a"}, map[string]string{"zone": "a\nb"}},
 	} {
 		for _, value := range wrong {
@@ -233,6 +235,7 @@ func randomJob(r *rand.Rand) Job {
 		StartPaused: r.IntN(2) == 0,
 		MaxAttempts: r.IntN(10),
 		RunOn:       []map[string]string{nil, {}, {"zone": "a"}, {"<&>": "", "日": "\u2028"}}[r.IntN(4)],
+		Pool:        pick(r, "", "db"),
 		Tracking:    Tracking(r.IntN(2)),
 	}
 	if r.IntN(3) > 0 {

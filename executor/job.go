@@ -87,6 +87,16 @@ type Job struct {
 	// MaxRunning is not stored with the definition: each process has its own, and a change
 	// needs no higher Revision. It applies to runs that begin after Register.
 	MaxRunning int
+	// Pool is the name of a pool: at most as many runs of its jobs run at once in the whole group as
+	// operator.Operator.SetPool has said. A due run without a slot is not claimed and waits, in the order of fires in each
+	// instance; OnMisfire and CatchupWindow apply as for any late fire. A run has its slot from its claim to the return of its
+	// Handler, also while it waits for a worker; each shard of a batch of Together has one. A pool without a size has no
+	// slots, so that its jobs wait. A pool belongs to one group. It has the name of a group: 1 to 64 bytes, no slash. Empty
+	// means no pool.
+	//
+	// The bound is that of sessions that are alive by their own clock: runs of a process that was suspended, or that ignores the end of
+	// its context, can exceed it by the slots of that process. See docs/guide/pools.md.
+	Pool string
 	// Local identifies the part of the job that is not stored, such as a digest of the command that
 	// the Handler runs, in up to 16 bytes. It changes nothing: Operator.Group, Operator.Status and
 	// Operator.Diagnose name the instances whose Local is not that of most. Empty means that the

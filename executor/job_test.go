@@ -30,6 +30,7 @@ func TestCheckJobs_AcceptsWhatIsInBounds(t *testing.T) {
 			Name: "all fields", Handler: HandlerFunc(noop), Description: strings.Repeat("d", 1000), Schedule: schedule.Cron("@daily").In("Asia/Tokyo"),
 			Shards: 10_000, ShardParams: params, Param: strings.Repeat("\x00", 8192), Revision: 1 << 40, Strategy: "sticky", Timeout: time.Nanosecond,
 			OnCrash: CountAsFailed, OnMisfire: RunAll(1), StartPaused: true, MaxAttempts: 100, Tracking: TrackClaims, MaxRunning: 1 << 40, Local: strings.Repeat("x", 16),
+			Pool:  strings.Repeat("p", 64),
 			RunOn: map[string]string{strings.Repeat("k", 100): strings.Repeat("v", 200), "zone": ""},
 		},
 	}, onlySticky))
@@ -66,6 +67,7 @@ func TestCheckJobs_Refuses(t *testing.T) {
 		"a negative timeout":            {func(j *Job) { j.Timeout = -time.Second }, "Timeout: -1s is negative"},
 		"an unknown crash policy":       {func(j *Job) { j.OnCrash = 2 }, "OnCrash: unknown crash policy 2"},
 		"a misfire limit of zero":       {func(j *Job) { j.OnMisfire = RunAll(0) }, `OnMisfire: the limit of "run all 0", which is MisfirePolicy(-2), is below 1`},
+		"a pool with a slash":           {func(j *Job) { j.Pool = "a/b" }, "Pool: "},
 		"a label without a key":         {func(j *Job) { j.RunOn = map[string]string{"": "x"} }, "RunOn: an empty key"},
 		"a long key of a label":         {func(j *Job) { j.RunOn = map[string]string{strings.Repeat("k", 101): ""} }, "has 101 bytes, at most 100"},
 		"a long value of a label":       {func(j *Job) { j.RunOn = map[string]string{"zone": strings.Repeat("v", 201)} }, `RunOn: the value of "zone" has 201 bytes, at most 200`},

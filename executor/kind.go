@@ -42,7 +42,7 @@ type Kind struct {
 	// MaxJobs bounds how many jobs of the kind may be defined. Zero means 100,000, which bounds the defined jobs of a group
 	// as well.
 	MaxJobs int
-	// Defaults are the fields of definitions of the kind that do not set them: Shards, ShardParams, Param, Strategy, RunOn,
+	// Defaults are the fields of definitions of the kind that do not set them: Shards, ShardParams, Param, Strategy, RunOn, Pool,
 	// Timeout, OnCrash, OnMisfire, OnOverlap, CatchupWindow, Tracking, MaxAttempts and Retry. Its other fields must be zero.
 	//
 	// They are stored with the kind, and become part of a job's definition when the job is defined, so that all

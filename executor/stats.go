@@ -25,6 +25,15 @@ type Stats struct {
 	// Jobs has the jobs of which this instance owns shards, or has runs. On the leader it also
 	// has the jobs with shards that no instance owns, and paused jobs.
 	Jobs map[string]JobStats
+	// Pools has the pools of jobs of which this instance owns or has owned shards. It is nil if there are none.
+	Pools map[string]PoolStats
+}
+
+// PoolStats describes in Stats what this instance has of a pool. Operator.Pools has the whole fleet.
+type PoolStats struct {
+	Slots   int // that it may use
+	Running int // claimed runs whose handlers have not returned
+	Waiting int // due runs that wait for a slot, and are not claimed
 }
 
 // RefusedClaims counts transactions that claim runs or record their ends and that the store refused, by cause. The
@@ -114,6 +123,12 @@ func (e *Executor) Stats() Stats {
 			Kind: j.Kind, Owned: j.Owned, Blocked: j.Blocked, Overdue: since(j.Due), NextFire: j.NextFire,
 			Unowned: j.Unowned, UnownedOverdue: since(j.UnownedDue), Paused: j.Paused,
 		}
+	}
+	for name, p := range m.Pools {
+		if s.Pools == nil {
+			s.Pools = map[string]PoolStats{}
+		}
+		s.Pools[name] = PoolStats(p)
 	}
 	for name, running := range e.claimed.countRunning() { // the pool counts a batch of Together as one
 		j := s.Jobs[name]

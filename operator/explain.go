@@ -86,6 +86,9 @@ func (o *Operator) Explain(ctx context.Context, job string, shard int, fire time
 	if err == nil {
 		r, err = o.explainRecords(ctx, s, job, followed)
 	}
+	if err == nil {
+		r.Pools, err = o.explainPools(ctx, r.Plan)
+	}
 	if err != nil {
 		return Explanation{}, fmt.Errorf("explain %q: %w", job, err)
 	}

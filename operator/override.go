@@ -27,14 +27,14 @@ type Override struct {
 	// ShardParams are the parameters of shards. They replace all of the definition.
 	ShardParams map[int]string
 	// Policies are values of other fields, by their names in the stored definition: description, strategy, timeout,
-	// on_crash, on_misfire, max_attempts, on_overlap, catchup_window, retry, tracking, run_on. A value is whatever
+	// on_crash, on_misfire, max_attempts, on_overlap, catchup_window, retry, tracking, run_on, pool. A value is whatever
 	// encodes as the JSON of the field, such as {"timeout": "90s"}; nil leaves the field out, so that its default applies.
 	Policies map[string]any
 }
 
 // policyFields are the names that Override.Policies may have.
 var policyFields = []string{
-	"catchup_window", "description", "max_attempts", "on_crash", "on_misfire", "on_overlap", "retry", "run_on", "strategy", "timeout", "tracking",
+	"catchup_window", "description", "max_attempts", "on_crash", "on_misfire", "on_overlap", "pool", "retry", "run_on", "strategy", "timeout", "tracking",
 }
 
 // OverridePreview is what an Override would change.

@@ -35,6 +35,7 @@ var overrideKeys = []Field{
 	{Name: "retry", Kind: Pairs, Label: "Retries of failed runs", Help: "max, initial, factor and others; they replace all of the definition's"},
 	{Name: "tracking", Kind: Choice, Label: "Tracking", Choices: textsOf(executor.TrackRuns, executor.TrackClaims)},
 	{Name: "run_on", Kind: Pairs, Label: "Run on", Help: "LABEL=VALUE; they replace all of the definition's"},
+	{Name: "pool", Kind: Text, Label: "Pool", Help: "that bounds the runs of the group; empty: none"},
 }
 
 func textsOf[T fmt.Stringer](values ...T) (texts []string) {

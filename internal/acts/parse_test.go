@@ -151,7 +151,7 @@ func TestOverride_AcceptsItsChoices(t *testing.T) {
 	values := map[string][]string{
 		"schedule": {"cron 0 4 * * * in Asia/Shanghai"}, "shards": {"8"}, "param": {"x"}, "shard_params": {"1=x"}, "description": {"d"}, "strategy": {"balanced"},
 		"timeout": {"90s"}, "on_misfire": {"run once", "skip missed", "run all 100"}, "max_attempts": {"2"}, "catchup_window": {"1h"},
-		"retry": {"max=3\ninitial=1s\nfactor=2\nmax_interval=1m"}, "run_on": {"zone=x"},
+		"retry": {"max=3\ninitial=1s\nfactor=2\nmax_interval=1m"}, "run_on": {"zone=x"}, "pool": {"db"},
 	}
 	onFleet(t, func(k *kit) {
 		v, _ := Find("override", OnJob)

@@ -41,7 +41,8 @@ type GroupControl struct {
 	Exclusion      // from owning shards of any job
 	Paused    bool `json:"paused,omitempty"` // all jobs, present and future, besides the pause of each
 	Hold
-	Acts Acts `json:"acts,omitempty"`
+	Pools map[string]int `json:"pools,omitempty"` // their sizes, by name
+	Acts  Acts           `json:"acts,omitempty"`
 
 	extra Fields
 }
@@ -162,7 +163,7 @@ func DecodeGroupControl(b []byte) (*GroupControl, error) {
 		return nil, err
 	}
 	c.extra = extra
-	return c, errors.Join(checkEntries("acts", len(c.Acts)), c.check())
+	return c, errors.Join(checkEntries("acts", len(c.Acts)), checkPools(c.Pools), c.check())
 }
 
 // MarshalJSON encodes the record with its unknown fields.

@@ -126,6 +126,20 @@ func (k Keys) EndsOf(incarnation, segment string) registry.Key {
 	return k.group.Join("ends", "~"+shorten(incarnation+"~"+segment, 127))
 }
 
+// Pools is the directory of the slots of pools, which members that have jobs with a pool watch.
+func (k Keys) Pools() registry.Key { return k.group.Join("pools") }
+
+// Slots is the record of how the slots of a pool are dealt, see [Slots].
+func (k Keys) Slots(pool string) registry.Key { return k.group.Join("pools", pool) }
+
+// Demands is the directory of the demands of incarnations, which leaders watch once a job has a pool.
+func (k Keys) Demands() registry.Key { return k.group.Join("demand") }
+
+// Demand is the demand of an incarnation for slots of pools, which its session owns. See [Demand].
+func (k Keys) Demand(incarnation string) registry.Key {
+	return k.group.Join("demand", "~"+shorten(incarnation, 127))
+}
+
 // Data is the state that the owner of a shard saves for the next owner. It is never deleted,
 // since a job may have fewer shards for a while.
 func (k Keys) Data(segment string, shard int) registry.Key {

@@ -276,6 +276,9 @@ type Job struct {
 	KindRevision int    `json:"kind_revision,omitempty"` // owners must have the kind in this revision or a higher one
 	Created      string `json:"created,omitempty"`       // see Defined
 
+	// Pool bounds the runs of the fleet; empty: none does.
+	Pool string `json:"pool,omitempty"`
+
 	// RunOn are the labels that an owner of shards must have.
 	RunOn map[string]string `json:"run_on,omitempty"`
 
@@ -375,6 +378,11 @@ func ParseJob(def json.RawMessage) (Job, error) {
 	}
 	if j.OnOverlap != "" && j.OnOverlap != OverlapSkip && j.OnOverlap != OverlapCancel {
 		return Job{}, fmt.Errorf("on_overlap is %q, neither %q nor %q", j.OnOverlap, OverlapSkip, OverlapCancel)
+	}
+	if j.Pool != "" {
+		if err := CheckPool(j.Pool); err != nil {
+			return Job{}, fmt.Errorf("pool: %w", err)
+		}
 	}
 	if err := errors.Join(CheckLabels(j.RunOn, MaxRunOn)...); err != nil {
 		return Job{}, fmt.Errorf("run_on: %w", err)

@@ -20,6 +20,7 @@ type Policy struct {
 	Retry         *Retry            `json:"retry,omitempty"`
 	Tracking      string            `json:"tracking,omitempty"`
 	RunOn         map[string]string `json:"run_on,omitempty"`
+	Pool          string            `json:"pool,omitempty"`
 }
 
 // Retry is the retry policy of a job.
@@ -60,6 +61,7 @@ func (p *Policy) describe() string {
 	add("tracks %s", p.Tracking)
 	add("strategy %s", p.Strategy)
 	add("run on %s", describeLabels(p.RunOn))
+	add("pool %s", p.Pool)
 	return strings.Join(parts, " | ")
 }
 

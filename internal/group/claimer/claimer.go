@@ -109,6 +109,7 @@ type Claimer struct {
 	SetBack        bool   // the store was set back to an earlier state while the session lived
 	results        chan WriteResult
 	startQueue     []startingRuns // claimed and not started, because the session was suspended
+	pools          poolShares
 }
 
 // New returns the claimer of an incarnation. plans is the feed of plans, nil if the loop does
@@ -153,6 +154,7 @@ type JobState struct {
 	reportedAhead record.Ahead   // as last published
 	wake          record.Instant // when to decide next; zero: not on the agenda
 	onAgenda      int            // its place there
+	pools         []string       // of the definitions in its plan
 }
 
 // wake makes the loop check for input. It does not block.
@@ -169,11 +171,15 @@ func (c *Claimer) Run(ctx context.Context) error {
 	defer c.Plans.Close()
 	defer c.reportShardsLost()
 	defer c.ownershipLog.Close()
+	followed, stopFollowing := context.WithCancel(ctx)
+	defer c.closePools()
+	defer stopFollowing()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		changed := c.Session.Changed()
-		c.ApplyPlans(ctx)
+		c.ApplyPlans(followed)
+		c.applySlots()
 		c.DrainInbox()
 		before, clock := time.Now(), c.Clock() // read once: claims use a reading that was checked for jumps
 		c.checkClockJump(before, clock, time.Now())
@@ -183,7 +189,8 @@ func (c *Claimer) Run(ctx context.Context) error {
 		}
 		c.markDue(time.Now(), clock)
 		c.startWrites(ctx, clock)
-		c.sendJobViews()
+		c.announceDemand(followed, time.Now())
+		c.sendViews()
 		c.NotifyWaiters()
 		c.setBatching()
 		timer.Reset(c.computeSleep(time.Now(), c.Clock()))
@@ -196,6 +203,14 @@ func (c *Claimer) Run(ctx context.Context) error {
 				c.drainWrites()
 				return err
 			}
+		case r := <-c.pools.sent:
+			if err := c.applyDemandResult(r); err != nil {
+				c.drainWrites()
+				return err
+			}
+		case err := <-c.pools.failed:
+			c.drainWrites()
+			return err
 		case <-c.Nudge:
 		case <-changed:
 		case <-timer.C:
@@ -223,6 +238,9 @@ func (c *Claimer) computeSleep(now, clock time.Time) time.Duration {
 	}
 	if unjudged := c.clockJudgedAt.Sub(now); unjudged > 0 {
 		d = min(d, unjudged)
+	}
+	if at := c.pools.recheck; !at.IsZero() && !c.pools.sending {
+		d = min(d, at.Sub(now))
 	}
 	for _, w := range []*waitingEnds{&c.held, &c.carried} {
 		if len(w.jobs) > 0 {

@@ -20,7 +20,7 @@ type inbox struct {
 	stopped        chan struct{} // closed when nothing more can be claimed; nil: not asked for
 	emptied        chan struct{} // closed when the incarnation may leave; nil: not asked for
 	recheckBlocked bool          // blocked shards may have become free
-	viewRequests   []chan<- []JobView
+	viewRequests   []chan<- Views
 	cutShort       int // functions that returned after the session had been lost
 }
 
@@ -131,6 +131,9 @@ func (c *Claimer) DrainInbox() {
 			j.Ended = slices.Grow(j.Ended, countSameJob(ends[i:]))
 		}
 		j.Ended = append(j.Ended, e.EndedRun)
+		if e.Pool != "" {
+			c.poolShare(e.Pool).Running--
+		}
 		c.scheduleEnd(j, &e.EndedRun, now, clock)
 	}
 	if recheck || closed != c.Draining || skewed != c.skewed {

@@ -12,9 +12,15 @@ type JobView struct {
 	Claims   record.Claims       // as last committed
 }
 
-// RequestJobs requests a view of all jobs. The channel receives it unless the claimer ends before.
-func (c *Claimer) RequestJobs() <-chan []JobView {
-	views := make(chan []JobView, 1)
+// Views are a claimer's state at an instant.
+type Views struct {
+	Jobs  []JobView
+	Pools map[string]PoolView // nil: no job has had one
+}
+
+// RequestViews requests views of all jobs and pools. The channel receives them unless the claimer ends before.
+func (c *Claimer) RequestViews() <-chan Views {
+	views := make(chan Views, 1)
 	c.Inbox.mu.Lock()
 	defer c.Inbox.mu.Unlock()
 	c.Inbox.viewRequests = append(c.Inbox.viewRequests, views)
@@ -22,8 +28,8 @@ func (c *Claimer) RequestJobs() <-chan []JobView {
 	return views
 }
 
-// sendJobViews answers the calls of RequestJobs.
-func (c *Claimer) sendJobViews() {
+// sendViews answers the calls of RequestViews.
+func (c *Claimer) sendViews() {
 	c.Inbox.mu.Lock()
 	requests := c.Inbox.viewRequests
 	c.Inbox.viewRequests = nil
@@ -31,9 +37,9 @@ func (c *Claimer) sendJobViews() {
 	if len(requests) == 0 {
 		return
 	}
-	views := make([]JobView, 0, len(c.Jobs))
+	views := Views{Jobs: make([]JobView, 0, len(c.Jobs)), Pools: c.viewPools()}
 	for _, j := range c.Jobs {
-		views = append(views, JobView{j.Plan, j.programs, j.Claims})
+		views.Jobs = append(views.Jobs, JobView{j.Plan, j.programs, j.Claims})
 	}
 	for _, r := range requests {
 		r <- views

@@ -29,6 +29,7 @@ func (c *Claimer) ApplyPlans(ctx context.Context) {
 				}
 				c.reportShards(j.Claims.Job, j.Plan, nil)
 				j.Plan, j.PlanRev = nil, registry.Rev{}
+				c.applyPoolsOf(ctx, j)
 				delete(c.Frozen, j)
 				if n.Deleted {
 					c.setUnsupported(j, false)
@@ -61,6 +62,7 @@ func (c *Claimer) ApplyPlans(ctx context.Context) {
 			c.Frozen[j] = struct{}{}
 		}
 		c.compileEpochs(j, before)
+		c.applyPoolsOf(ctx, j)
 		c.MarkDirty(j)
 		c.yieldShards(j, j.Claims.Running.Shards())
 	})
@@ -86,6 +88,7 @@ func (c *Claimer) drop(j *JobState) {
 	c.releaseEnds(j)
 	c.agenda.schedule(j, 0)
 	delete(c.Frozen, j)
+	c.setWaits(j, nil)
 	j.Plan = nil
 	delete(c.Jobs, j.Segment)
 }

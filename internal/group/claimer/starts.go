@@ -89,7 +89,7 @@ func (c *Claimer) TrackRuns(ctx context.Context, j *JobState, shards shardset.Se
 
 // newEndedRun returns the end of a run whose function returned err.
 func newEndedRun(shard int, err error, def *record.Job) claiming.EndedRun {
-	e := claiming.EndedRun{Shard: shard, Err: err}
+	e := claiming.EndedRun{Shard: shard, Pool: def.Pool, Err: err}
 	if err == nil {
 		return e
 	}

@@ -57,10 +57,13 @@ func (w *WriteResult) conflictsAtNamespace() bool {
 // transactions are in flight. It decides only on jobs that fit into these, since a later decision
 // costs as much again.
 func (c *Claimer) startWrites(ctx context.Context, clock time.Time) {
-	for c.WritesInFlight < maxWrites && len(c.dirty) > 0 {
+	for c.WritesInFlight < maxWrites {
+		if c.allotSlots(time.Now()); len(c.dirty) == 0 {
+			return
+		}
 		ld := c.NextWrite(clock)
 		if ld == nil {
-			return
+			continue
 		}
 		for _, e := range ld.Parts {
 			e.Job.Writing = true
@@ -102,6 +105,7 @@ func (c *Claimer) NextWrite(clock time.Time) *batch.Load[*PendingWrite] {
 	for ; decided < len(c.dirty); decided++ {
 		j := c.dirty[decided]
 		if e := c.decide(j, clock); e != nil && !load.Add(e, c.composeShare(e)) {
+			c.queueAgain(e)
 			break // it is decided on again for the next transaction
 		}
 		j.dirty = false
@@ -119,6 +123,7 @@ func (c *Claimer) decide(j *JobState, clock time.Time) *PendingWrite {
 		Me: c.Me, Plan: j.Plan, Programs: j.programs, Claims: j.Claims, ClaimedAt: j.ClaimedAt, Ended: j.Ended,
 		Blocked: c.Blocked.getBlocked(j.Claims.Job), Now: record.InstantOf(clock),
 		MayClaim: c.MayClaim && j.StalePlan.IsZero(), AllowedSkew: c.MaxSkew, ReportedAhead: j.reportedAhead,
+		FreeSlots: c.freeSlotsFor(j),
 	}
 	e := &PendingWrite{Job: j, decision: in.Decide(), plan: j.Plan, planRev: j.PlanRev, programs: j.programs, endedCount: len(j.Ended)}
 	out := &e.decision
@@ -127,6 +132,7 @@ func (c *Claimer) decide(j *JobState, clock time.Time) *PendingWrite {
 	c.yield(j, out.Overrun, ErrOverlap)
 	c.yield(j, out.Outdated, ErrNewDefinition)
 	c.reportAhead(j, out.Ahead)
+	c.setWaits(j, out.Waits)
 	if !out.Changed {
 		return nil
 	}
@@ -143,8 +149,10 @@ func (c *Claimer) decide(j *JobState, clock time.Time) *PendingWrite {
 	}
 	if err != nil {
 		c.Log.Error("claims record cannot be encoded; no run of the job begins here", "job", j.Claims.Job, "error", err)
+		c.setWaits(j, nil) // no slot would help it
 		return nil
 	}
+	c.reserveSlots(e)
 	return e
 }
 
@@ -210,6 +218,9 @@ func (c *Claimer) ApplyResult(ctx context.Context, w WriteResult) error {
 		}
 	}
 	if w.Err != nil {
+		for _, e := range w.Load.Parts {
+			c.returnSlots(e)
+		}
 		if cause := findRefusalCause(w); cause != 0 {
 			event.Report(c.Events.Refused, event.Refused{Cause: cause})
 		}

@@ -23,12 +23,15 @@ type Input struct {
 	MayClaim      bool          // new runs may be claimed
 	AllowedSkew   time.Duration // 0: clocks are not compared
 	ReportedAhead record.Ahead  // as last published in the member record
-	Trace         *Trace        // receives the reasons of the decision; nil: they are not recorded
+	// FreeSlots is how many runs of each pool may be claimed. Jobs without a pool need none.
+	FreeSlots map[string]int
+	Trace     *Trace // receives the reasons of the decision; nil: they are not recorded
 }
 
 // EndedRun is a run whose handler has returned.
 type EndedRun struct {
 	Shard      int
+	Pool       string // of which the run had a slot
 	Err        error
 	HandedBack bool // the run is to be made again, as the next attempt
 	Retry      bool // the run failed, and is to be made again after RetryIn
@@ -49,6 +52,9 @@ type Decision struct {
 	Outdated    shardset.Set   // running shards whose run another definition has replaced
 	Awaited     bool           // a fire is due for a shard that runs: decide again as soon as it ends
 	Ahead       record.Ahead   // to be published: an instant ahead of this clock that shards wait for
+	Waits       PoolWaits      // due runs that wait for a slot of their pool
+
+	taken map[string]int // slots of pools that Starts use
 }
 
 // Decide decides what to commit for a job. For each shard, a pending re-run comes first, then triggers
@@ -125,7 +131,7 @@ func (in *Input) claimFree(out *Decision) {
 	}
 	watermarks = in.dropCancelled(out, watermarks, free)
 	watermarks = in.skipOverlapped(out, watermarks, free)
-	for _, group := range watermarks.Split(free) {
+	for _, group := range in.orderForPool(watermarks.Split(free)) {
 		disabled := group.Shards.Intersect(in.Plan.Disabled)
 		in.claimForShards(out, group.Shards.Minus(disabled), group.Watermark)
 		in.skipForDisabled(out, disabled, group.Watermark)
@@ -390,6 +396,13 @@ func (in *Input) claimDueOfEpoch(out *Decision, e *record.Epoch, shards shardset
 	if !ok {
 		return false
 	}
+	if !found.Fire.IsZero() {
+		// Those that wait skip nothing yet: a later decision finds their fires again.
+		shards = in.takeSlots(out, shards, record.Ref{Epoch: e.Number, Fire: record.InstantOf(found.Fire), Attempt: 1, Missed: found.Missed})
+		if shards.IsZero() {
+			return true
+		}
+	}
 	if found.Skipped > 0 {
 		in.Trace.note(Skips, shards, record.Ref{Epoch: e.Number, Fire: record.InstantOf(found.Through)})
 		reason := event.Misfire
@@ -399,7 +412,7 @@ func (in *Input) claimDueOfEpoch(out *Decision, e *record.Epoch, shards shardset
 		in.skipFires(out, &found, shards, reason, due.FirstUnclaimed(e, prog, m))
 	}
 	if !found.Fire.IsZero() {
-		in.claimRun(out, shards, record.Ref{Epoch: e.Number, Fire: record.InstantOf(found.Fire), Attempt: 1, Missed: found.Missed}, m)
+		in.claimWithSlots(out, shards, record.Ref{Epoch: e.Number, Fire: record.InstantOf(found.Fire), Attempt: 1, Missed: found.Missed}, m)
 		return true
 	}
 	if !found.Through.IsZero() {
@@ -433,13 +446,20 @@ func (out *Decision) wakeNoLaterThan(at record.Instant) {
 	}
 }
 
-// claimRun claims run r for shards with watermark m. If the definition is unsupported, it claims
+// claimRun claims run r for those of shards with watermark m that get a slot of its pool. If the definition is unsupported, it claims
 // nothing; the run still precedes later ones, and waits for an owner that supports it.
 func (in *Input) claimRun(out *Decision, shards shardset.Set, r record.Ref, m record.Watermark) {
 	if _, ok := in.Programs[r.Epoch]; !ok {
 		in.Trace.note(Unsupported, shards, r)
 		return
 	}
+	if shards = in.takeSlots(out, shards, r); !shards.IsZero() {
+		in.claimWithSlots(out, shards, r, m)
+	}
+}
+
+// claimWithSlots is claimRun for shards that have the slots that the run needs.
+func (in *Input) claimWithSlots(out *Decision, shards shardset.Set, r record.Ref, m record.Watermark) {
 	in.Trace.note(Claims, shards, r)
 	if in.Plan.Last().Job().OnOverlap != "" {
 		out.ClaimedAt = out.ClaimedAt.with(shards, in.Now)

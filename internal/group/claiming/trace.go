@@ -23,6 +23,7 @@ const (
 	Skips                       // the fires of the epoch through that one are skipped, apart from one that is claimed
 	NotDue                      // the fire is the next one of the epoch, and fires of later epochs come after it
 	Claims                      // the run is claimed
+	NoSlot                      // the run waits for a slot of its pool
 )
 
 // Note records that a decision on shards met a gate.

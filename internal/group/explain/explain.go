@@ -36,6 +36,7 @@ type Records struct {
 	Claims     map[string]record.Claims    // by incarnation
 	Followed   map[string]*record.Plan     // the plans of the jobs that the job follows, by name
 	Unreadable map[registry.Key]string     // damaged records, and the rule that each breaks
+	Pools      *Pools                      // nil: they are not known, or the job has none
 	Compile    due.Compiler                // nil: schedules are not known
 	Skew       time.Duration               // that owners allow for, if they compare clocks; the records do not hold it
 	programs   map[int]due.Program         // by epoch number; filled by Explain
@@ -242,7 +243,7 @@ func (r *Records) decide() {
 	for inc := range plan.Owners {
 		in := claiming.Input{
 			Me: inc, Plan: &plan, Programs: r.programs, Claims: r.Claims[inc], Blocked: r.Members[inc].Blocked[r.Job],
-			Now: r.Now, MayClaim: true, Trace: &claiming.Trace{},
+			Now: r.Now, MayClaim: true, FreeSlots: r.freeSlots(inc), Trace: &claiming.Trace{},
 		}
 		if r.Members[inc].Clock != 0 {
 			in.AllowedSkew = r.Skew

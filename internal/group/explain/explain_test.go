@@ -275,6 +275,16 @@ func gateCases() []gateCase {
 		{"frozen until claims are read", "frozen", Stop, func(_ *testing.T, r *Records) { r.Plan.Frozen = shardset.Of(0) }, 0, "has to read", "", "leader"},
 
 		{"an earlier run", "ahead", Stop, func(_ *testing.T, r *Records) { r.run(0, coordtest.Fire(4, 1)) }, 0, "the run of " + at(4).String() + " (attempt 1) has not ended on a", "", "timeout"},
+		{"all slots of its pool are taken", "pool", Stop, func(t *testing.T, r *Records) {
+			e, err := record.NewEpoch(1, coordtest.Start, json.RawMessage(`{"name":"job","shards":4,"pool":"db"}`))
+			require.NoError(t, err)
+			r.Plan.Epochs[0] = e
+			r.Pools = &Pools{
+				Sizes:   map[string]int{"db": 3},
+				Slots:   map[string]record.Slots{"db": {Grants: map[string]record.Grant{incA: {Slots: 1, Deal: 1}, incB: {Slots: 2, Deal: 1}}}},
+				Demands: map[string]record.Demand{incA: {Pools: map[string]record.PoolDemand{"db": {Want: 2}}}},
+			}
+		}, 0, "the run waits for pool db: 3 of 3 slots taken by a (1), b (2)", "", "a larger size"},
 		{"a run that skips the fires that it overlaps", "ahead", Stop, func(t *testing.T, r *Records) {
 			r.Plan.Epochs[0] = epoch(t, 1, coordtest.Start, `,"on_overlap":"skip"`)
 			r.run(0, coordtest.Fire(4, 1))

@@ -27,6 +27,7 @@ var gates = []struct {
 	{"owner", true, (*subject).checkOwner},
 	{"frozen", true, (*subject).checkFrozen},
 	{"ahead", true, (*subject).checkAhead},
+	{"pool", true, (*subject).checkPool},
 	{"claimed", false, (*subject).checkClaimed},
 	{"retry", true, (*subject).checkRetry},
 	{"worker", false, (*subject).checkWorker},
@@ -126,6 +127,9 @@ func (r *Records) explainShard(shard int, fire record.Instant) Answer {
 			continue
 		}
 		res := g.check(s)
+		if res.Verdict == "" {
+			continue // it does not apply
+		}
 		if g.name == "due" && s.fire == 0 && s.isHeldUp() {
 			res = pass("no fire is due; %s", res.detail)
 		}

@@ -84,6 +84,14 @@ var guardSites = []guardSite{
 	{"Leader.publishCounts At", []string{"count: leader as known"}},
 	{"Leader.publishCounts Create", []string{"count: first counts"}},
 	{"Leader.publishCounts Set", []string{"count: set counts"}},
+	{"Leader.commitDeals At", []string{"deal: leader as known"}},
+	{"Leader.decideDeal Dead", []string{"deal: dead"}},
+	{"Leader.decideDeal Create", []string{"deal: first slots"}},
+	{"Leader.decideDeal Set", []string{"deal: set slots"}},
+	{"Leader.decideDeal Delete", []string{"deal: delete slots"}},
+	{"Claimer.writeDemand Alive", []string{"demand: alive"}},
+	{"Claimer.writeDemand CreateOwned", []string{"demand: free demand"}},
+	{"Claimer.writeDemand Set", []string{"demand: set demand"}},
 	{"Member.tryStoreKind Create", []string{"operate: first kind"}},
 	{"Member.tryStoreKind Set", []string{"operate: set kind"}},
 
@@ -235,6 +243,14 @@ var testedElsewhere = map[string]string{
 	"claim: other as known":       "TestStoreLoss_FencesOfAProcessThatRemembersNothing",
 	"claim: no other":             "TestStoreLoss_FencesOfAProcessThatRemembersNothing",
 	"operate: set other":          "TestStoreLoss_Guards",
+	"deal: leader as known":       "TestDeals_Guards/the term",
+	"deal: dead":                  "TestDeals_Guards/the slots of a session that has not ended stay its own",
+	"deal: first slots":           "TestDeals_Guards/no slots",
+	"deal: set slots":             "TestDeals_Guards/the slots as read",
+	"deal: delete slots":          "TestDeals_Guards/the slots as read, if they are deleted",
+	"demand: alive":               "TestDemand_Guards/a session that has ended writes none",
+	"demand: free demand":         "TestDemand_Guards/a demand that another writer changes is written anew",
+	"demand: set demand":          "TestDemand_Guards/a late duplicate does not bring back an earlier demand",
 }
 
 func TestGuards_AreAllCaughtSomewhere(t *testing.T) {

@@ -46,6 +46,7 @@ type Leader struct {
 	members       *feed.Reader[record.Member]
 	jobs          *feed.Reader[planning.JobRecord]
 	defined       definedJobs
+	pools         poolDealer
 	controls      *feed.Reader[controls]
 	ends          *feed.Reader[ends]
 	endsByName    map[string]ends
@@ -183,7 +184,7 @@ func (l *Leader) runRounds(ctx context.Context, wg *sync.WaitGroup) error {
 
 // nextDue returns when the leader has something to do by time, other than its regular check; zero: never.
 func (l *Leader) nextDue() (at time.Time) {
-	for _, t := range []time.Time{l.overdue, l.clocks.JudgeAfter, l.Edits.nextDue(), l.incomplete.nextDue(), l.nextStep()} {
+	for _, t := range []time.Time{l.overdue, l.clocks.JudgeAfter, l.Edits.nextDue(), l.incomplete.nextDue(), l.nextStep(), l.pools.next} {
 		at = earliest(at, t)
 	}
 	return at
@@ -218,6 +219,9 @@ func (l *Leader) runRound(ctx context.Context, wg *sync.WaitGroup) error {
 	}
 	l.updateDefined(ctx, wg)
 	if err := l.stepDefined(ctx); err != nil {
+		return err
+	}
+	if err := l.stepPools(ctx, wg); err != nil {
 		return err
 	}
 	if err := l.checkIncomplete(ctx); err != nil {

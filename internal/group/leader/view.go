@@ -42,6 +42,7 @@ func (l *Leader) updateView() bool {
 	})
 	if changed {
 		l.idle = false
+		l.pools.markAll()
 		clear(l.View.Live)
 		for _, s := range l.instances.Feed.Values() {
 			l.View.Live[s] = true
@@ -62,6 +63,7 @@ func (l *Leader) updateView() bool {
 		applyUpdate(l, l.View.Jobs, n, n.Value)
 		setMembership(l.Edits.badJobs, n.Name, n.Unreadable)
 		l.noteFollowed(followedBy(n.Value.Job))
+		l.notePools(n.Value.Job)
 		l.defined.index.Ask(n.Name)
 		l.showDefined(n.Name)
 		l.reportCollisions(n.Name)
@@ -74,6 +76,7 @@ func (l *Leader) updateView() bool {
 			if n.Unreadable {
 				l.View.Group.GroupControl = nil
 			}
+			l.noteSizes()
 			return
 		}
 		applyUpdate(l, l.View.Control, n, planning.ControlRecord{Rev: n.Rev, Control: n.Value.job})
@@ -89,6 +92,9 @@ func (l *Leader) updateView() bool {
 		delete(l.View.EditedPlans, n.Name)
 		applyUpdate(l, l.View.Plans, n, planning.PlanRecord{Rev: n.Rev, Plan: n.Value})
 		l.defined.index.Ask(n.Name)
+		if n.Value != nil {
+			l.notePools(n.Value.Last().Job())
+		}
 		l.reportEndedFires(n.Name)
 		delete(l.BrokenPlans, n.Name)
 		if n.Unreadable {

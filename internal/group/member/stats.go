@@ -16,6 +16,7 @@ type Stats struct {
 	Leading   bool
 	SafeUntil time.Time // when the session is lost unless the store answers before; zero: no session
 	Jobs      map[string]JobStats
+	Pools     map[string]claimer.PoolView // nil: no job here has had one
 }
 
 // JobStats describes what a member owns of a job. Unowned, UnownedDue and Paused are known to the
@@ -43,7 +44,9 @@ func (m *Member) Stats(ctx context.Context) Stats {
 	for job, shards := range m.Blocked.CopyBlocked() {
 		out.Jobs[job] = JobStats{Blocked: shards.Len()}
 	}
-	for _, v := range m.awaitJobViews(ctx, in) {
+	views := m.awaitViews(ctx, in)
+	out.Pools = views.Pools
+	for _, v := range views.Jobs {
 		if v.Plan != nil {
 			out.addOwned(v, in.ID, now)
 		}
@@ -56,22 +59,22 @@ func (m *Member) Stats(ctx context.Context) Stats {
 	return out
 }
 
-// awaitJobViews returns the claimer's view of its jobs, nil if the incarnation or ctx ends before.
-func (m *Member) awaitJobViews(ctx context.Context, in *Incarnation) []claimer.JobView {
-	views := in.Claimer.RequestJobs()
+// awaitViews returns the claimer's views, empty if the incarnation or ctx ends before.
+func (m *Member) awaitViews(ctx context.Context, in *Incarnation) claimer.Views {
+	views := in.Claimer.RequestViews()
 	for {
 		m.mu.Lock()
 		current, changed := m.current, m.changed
 		m.mu.Unlock()
 		if current != in {
-			return nil
+			return claimer.Views{}
 		}
 		select {
 		case v := <-views:
 			return v
 		case <-changed:
 		case <-ctx.Done():
-			return nil
+			return claimer.Views{}
 		}
 	}
 }

@@ -27,6 +27,7 @@ func Commands(s *settings.Settings) []*cobra.Command {
 	all := []*cobra.Command{
 		c.trigger(), c.backfill(), c.retry(), c.cancel(), c.pause(), c.resume(), c.disable(), c.enable(), c.drain(), c.undrain(),
 		c.override(), c.reset(), c.retire(), c.unretire(), c.forget(), c.acknowledge(), c.define(), c.delete(),
+		c.setPool(), c.deletePool(),
 	}
 	for _, cmd := range all {
 		cmd.Flags().StringVar(&c.by, "by", "", "who acts, for the record (default: ROTA_BY, or the user of the system)")

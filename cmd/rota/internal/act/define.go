@@ -108,8 +108,8 @@ of programs, and no deployment is needed. What the command line leaves out is th
 also if the job had it before. The same definition changes nothing, so a call may be repeated.
 
 The schedule is one of --schedule, --cron, --every and --at. KEY is shard_params.N, description,
-strategy, timeout, on_crash, on_misfire, max_attempts, on_overlap, catchup_window, retry.FIELD, tracking
-or run_on.LABEL, as of rota override. An empty value leaves out what the kind has by default.
+strategy, timeout, on_crash, on_misfire, max_attempts, on_overlap, catchup_window, retry.FIELD, tracking,
+pool or run_on.LABEL, as of rota override. An empty value leaves out what the kind has by default.
 
 With --file, it defines all jobs of a jobs file that have the key kind. If one is refused, it reports all
 that is wrong with the lines of the file, and changes nothing. A job without a fire from now on, such as

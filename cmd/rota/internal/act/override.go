@@ -34,7 +34,7 @@ func (c *commands) override() *cobra.Command {
 an earlier override stay.
 
 KEY is schedule, shards, param, shard_params.N, description, strategy, timeout, on_crash, on_misfire,
-max_attempts, on_overlap, catchup_window, retry.FIELD, tracking or run_on.LABEL. An empty value of a
+max_attempts, on_overlap, catchup_window, retry.FIELD, tracking, pool or run_on.LABEL. An empty value of a
 policy means its default. Fields of retry, labels and parameters of shards replace all of the
 definition's. --file is YAML or JSON with the same keys; "-" is the standard input.
 

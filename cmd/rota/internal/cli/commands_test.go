@@ -358,7 +358,7 @@ func TestOverride_ReadsAFile(t *testing.T) {
 		r = f.runContext(t.Context(), "override settle --file -", "param: [s3cret]\n")
 		assert.Equal(t, exit.Usage, r.code)
 		assert.NotContains(t, r.err, "s3cret", "parameters may be secret")
-		for _, field := range []string{"description", "strategy", "timeout", "on_crash", "on_misfire", "max_attempts", "on_overlap", "catchup_window", "retry", "retry.max", "tracking", "run_on"} {
+		for _, field := range []string{"description", "strategy", "timeout", "on_crash", "on_misfire", "max_attempts", "on_overlap", "catchup_window", "retry", "retry.max", "tracking", "run_on", "pool"} {
 			r = f.run("override tenants " + field + "=")
 			assert.Equal(t, exit.OK, r.code, "%s: %s", field, r.err)
 			require.Equal(t, exit.OK, f.run("override tenants --clear").code)

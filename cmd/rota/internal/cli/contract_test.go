@@ -91,7 +91,7 @@ func TestPage_ListsTheVerbsThatAsk(t *testing.T) {
 			"cancel": "tenants", "pause": "settle", "pause --all": "", "resume": "settle", "resume --all": "", "disable": "--host a",
 			"enable": "--host a", "drain": "web-9", "undrain": "web-9", "override": "settle shards=4", "override --clear": "settle",
 			"reset": "settle", "retire": "settle", "unretire": "settle", "forget": "settle", "raise-fences": "--above 7", "acknowledge": "", "restore": dump,
-			"define": "report --kind report --every 1h", "delete": "report",
+			"define": "report --kind report --every 1h", "delete": "report", "set-pool": "db 8", "delete-pool": "db",
 		}
 		var ask []string
 		for verb, args := range verbs {

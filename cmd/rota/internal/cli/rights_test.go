@@ -32,7 +32,7 @@ import (
 var looks = map[string]string{
 	"jobs": "", "job": "settle", "shards": "settle", "instances": "", "next": "settle", "decisions": "settle", "acts": "", "top": "",
 	"check": "", "wait": "settle --for moved", "moves": "settle", "explain": "settle", "doctor": "", "dump": "",
-	"definitions": "", "kinds": "",
+	"definitions": "", "kinds": "", "pools": "",
 }
 
 // looksAtHistory are the commands that read the database of runs only.

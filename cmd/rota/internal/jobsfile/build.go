@@ -43,7 +43,7 @@ func (b *builder) addJob(s *jobSpec) {
 	j := executor.Job{
 		Name: s.name, Description: s.Description, Schedule: b.schedule(s),
 		Shards: s.Shards.Count, ShardParams: s.Shards.Params, Param: s.Param, Revision: b.file.Revision,
-		Strategy: s.Strategy, RunOn: s.RunOn, Timeout: s.Timeout, OnCrash: s.OnCrash, OnMisfire: s.Misfire, OnOverlap: s.Overlap,
+		Strategy: s.Strategy, RunOn: s.RunOn, Pool: s.Pool, Timeout: s.Timeout, OnCrash: s.OnCrash, OnMisfire: s.Misfire, OnOverlap: s.Overlap,
 		CatchupWindow: s.CatchupWindow, Tracking: s.Tracking, StartPaused: s.StartPaused,
 		MaxAttempts: s.MaxAttempts, Retry: s.Retry, MaxRunning: s.MaxRunning,
 	}
@@ -151,7 +151,7 @@ func explainSchedule(key, text string, rule error) string {
 // fieldKeys maps the fields of executor.Job to keys of a job. An empty key is the job itself.
 var fieldKeys = map[string]string{
 	"Name": "", "Description": "description", "Schedule": "", "Handler": "", "Middleware": "", "Shards": "shards", "ShardParams": "shards",
-	"Param": "param", "Revision": "revision", "Strategy": "strategy", "RunOn": "run_on", "Timeout": "timeout", "OnCrash": "on_crash",
+	"Param": "param", "Revision": "revision", "Strategy": "strategy", "RunOn": "run_on", "Pool": "pool", "Timeout": "timeout", "OnCrash": "on_crash",
 	"OnMisfire": "misfire", "OnOverlap": "overlap", "CatchupWindow": "catchup_window", "Tracking": "tracking", "StartPaused": "start_paused",
 	"MaxAttempts": "max_attempts", "Retry": "retry", "MaxRunning": "max_running", "Local": "",
 	"MaxJobs": "max_jobs", // of executor.Kind

@@ -103,7 +103,7 @@ func (b *builder) addKind(s *jobSpec) {
 	k := executor.Kind{
 		Name: s.name, Description: s.Description, MaxRunning: s.MaxRunning, MaxJobs: s.MaxJobs, Revision: b.file.Revision,
 		Defaults: executor.Job{
-			Shards: s.Shards.Count, ShardParams: s.Shards.Params, Param: s.Param, Strategy: s.Strategy, RunOn: s.RunOn, Timeout: s.Timeout,
+			Shards: s.Shards.Count, ShardParams: s.Shards.Params, Param: s.Param, Strategy: s.Strategy, RunOn: s.RunOn, Pool: s.Pool, Timeout: s.Timeout,
 			OnCrash: s.OnCrash, OnMisfire: s.Misfire, OnOverlap: s.Overlap, CatchupWindow: s.CatchupWindow, Tracking: s.Tracking,
 			MaxAttempts: s.MaxAttempts, Retry: s.Retry,
 		},

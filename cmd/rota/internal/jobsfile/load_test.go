@@ -148,7 +148,7 @@ func TestLoad_FillsEachFieldOfAJob(t *testing.T) {
 		Shards:   3, ShardParams: map[int]string{0: "Beijing", 1: "Shanghai", 2: "Guangzhou"}, Param: "5", Revision: 9,
 		Strategy: "rotate", RunOn: map[string]string{"zone": "a", "gpu": "true"}, Timeout: time.Hour,
 		OnCrash: executor.CountAsFailed, OnMisfire: executor.RunAll(5), OnOverlap: executor.CancelRunning, CatchupWindow: 6 * time.Hour,
-		StartPaused: true, MaxAttempts: 5, Retry: executor.Retry{Max: 4}, MaxRunning: 4, Local: settle.Local,
+		StartPaused: true, MaxAttempts: 5, Retry: executor.Retry{Max: 4}, MaxRunning: 4, Pool: "db", Local: settle.Local,
 	}, settle.Job)
 
 	fields := reflect.ValueOf(settle.Job)

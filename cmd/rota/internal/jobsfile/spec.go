@@ -58,6 +58,7 @@ type jobSpec struct {
 	MaxAttempts, MaxRunning int
 	MaxJobs                 int
 	RunOn                   map[string]string
+	Pool                    string
 	Strategy                string
 	Tracking                executor.Tracking
 	StartPaused             bool

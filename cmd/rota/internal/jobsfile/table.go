@@ -262,6 +262,7 @@ func makeJobFields() []field[jobSpec] {
 
 		key("max_running", number(1), func(s *j) *int { return &s.MaxRunning }, "4 per CPU, at least 16", "The number of runs of the job at a time in this process. It takes effect without a higher revision. Not with `kind`.").allowInDefaults(),
 		key("run_on", mapOf("label", scalar()), func(s *j) *map[string]string { return &s.RunOn }, "any instance", "Labels (flag `--label`) that an instance needs to run shards of the job.").allowInDefaults(),
+		key("pool", scalar(), func(s *j) *string { return &s.Pool }, "none", "A pool, which bounds the runs of its jobs in the whole group. Without a size (`rota set-pool`) it has no slots.").allowInDefaults(),
 		key("strategy", oneOf(strategies()...), func(s *j) *string { return &s.Strategy }, "`sticky`", "How shards are assigned to instances.").allowInDefaults(),
 		key("tracking", policy[executor.Tracking]([]string{"runs", "claims"}, "^(runs|claims)$"),
 			func(s *j) *executor.Tracking { return &s.Tracking }, "`runs`", "How much of each run is recorded. `claims` costs fewer commits, and no run is made again after a crash.").onlyWith(withFires...).allowInDefaults(),

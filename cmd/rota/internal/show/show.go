@@ -26,7 +26,7 @@ func Commands(s *settings.Settings) []*cobra.Command {
 	c := &commands{s}
 	return []*cobra.Command{
 		c.jobs(), c.job(), c.shards(), c.instances(), c.next(), c.decisions(), c.acts(), c.top(), c.check(), c.wait(),
-		c.definitions(), c.kinds(),
+		c.definitions(), c.kinds(), c.pools(),
 	}
 }
 
