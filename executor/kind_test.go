@@ -18,6 +18,7 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/record"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
 	"github.com/rota-dev/rota/rotatest"
@@ -347,9 +348,13 @@ func TestKind_KeysDifferBetweenCreationsOfAName(t *testing.T) {
 		seen := map[string]bool{}
 		for range 3 {
 			e := f.withKinds("a", executor.Options{}, f.mail(takes(0)))
-			created := f.define(executor.Job{Name: "remind", Schedule: schedule.Every(24 * time.Hour)}, "mail")
+			_, err := e.Operator().Define(t.Context(), operator.Definition{Name: "remind", Kind: "mail", Schedule: schedule.Every(24 * time.Hour)})
+			require.NoError(t, err)
+			defined, err := e.Operator().Definition(t.Context(), "remind")
+			require.NoError(t, err)
+			created := defined.Creation
 			time.Sleep(time.Second)
-			_, err := e.Trigger(t.Context(), "remind", executor.Trigger{})
+			_, err = e.Trigger(t.Context(), "remind", executor.Trigger{})
 			require.NoError(t, err)
 			pass(time.Second)
 			f.undefine("remind")
