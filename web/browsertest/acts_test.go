@@ -72,7 +72,7 @@ func formActs(st operator.GroupStatus) []formAct {
 		{on: acts.OnJob, name: "settle", verb: "trigger", values: map[string]string{"shards": "1-2", "param": markup}, answer: "Triggered settle: #2", recorded: "trigger"},
 		{on: acts.OnJob, name: "mail", verb: "retry", values: map[string]string{"fire": instant(jobIn(st, "mail").LastFailure.Fire)}, answer: "mail", recorded: "retry"},
 		{on: acts.OnJob, name: "settle", verb: "retry", values: map[string]string{"fire": instant(now.Truncate(time.Hour))}, answer: "no failed run", refused: true},
-		{on: acts.OnJob, name: "settle", verb: "backfill", values: map[string]string{"from": instant(now.Add(-50 * time.Hour)), "to": instant(now), "parallel": "2"}, answer: "Backfills 2 fires of settle", recorded: "backfill"},
+		{on: acts.OnJob, name: "settle", verb: "backfill", values: map[string]string{"from": instant(now.Add(-48 * time.Hour)), "to": instant(now), "parallel": "2"}, answer: "Backfills 2 fires of settle", recorded: "backfill"},
 		{on: acts.OnJob, name: "settle", verb: "stop-backfills", answer: "of settle"},
 		{on: acts.OnJob, name: "settle", verb: "backfill", values: map[string]string{"from": instant(now), "to": instant(now)}, answer: "has no fire", refused: true},
 		{on: acts.OnJob, name: "export", verb: "cancel", answer: "Cancelled export", recorded: "cancel"},

@@ -32,6 +32,8 @@ var pages = []struct {
 	{"timeline", "timeline", []string{"web-1 joined", "leads", "trigger", "kim"}, nil},
 	{"acts", "acts", []string{"kim"}, nil},
 	{"doctor", "doctor", []string{"gpu=yes"}, nil},
+	{"definitions", "definitions", []string{"Definitions"}, nil},
+	{"kinds", "kinds", []string{"Kinds"}, nil},
 	{"jobs/{}/act/{}", "jobs/settle/act/pause", []string{"settle", "pause"}, nil},
 	{"instances/{}/act/{}", "instances/web-1/act/drain", []string{"web-1", "drain"}, nil},
 	{"act/{}", "act/pause", []string{"pause"}, nil},
