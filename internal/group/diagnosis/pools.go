@@ -6,8 +6,7 @@ import (
 	"slices"
 )
 
-// checkPools reports jobs whose runs wait for a slot of a pool without a size. Whether it has one is not known if the record of sizes cannot be
-// read.
+// checkPools reports jobs whose runs wait for a slot of a pool without a size. It reports none if the record of the sizes cannot be read.
 func (d *diagnosis) checkPools() {
 	if _, damaged := d.Unreadable[d.Keys.GroupControl()]; damaged {
 		return
