@@ -86,7 +86,7 @@ const (
 	FindingUnsupported FindingKind = "unsupported" // an instance, or this program, cannot compile a definition
 	FindingDiffers     FindingKind = "differs"     // an instance has another definition than the stored one
 	FindingUnowned     FindingKind = "unowned"     // shards have no owner
-	FindingStuck       FindingKind = "stuck"       // shards are blocked or frozen, or runs wait for a worker
+	FindingStuck       FindingKind = "stuck"       // shards are blocked or frozen, or runs wait for a worker, or for a pool without a size
 	FindingProblem     FindingKind = "problem"     // a plan names another problem
 	FindingLost        FindingKind = "lost"        // the store has lost records, see StoreLoss
 	FindingUndelivered FindingKind = "undelivered" // a receiver of package notify gets no messages

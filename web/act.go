@@ -94,7 +94,7 @@ func (c *Console) showAct(w http.ResponseWriter, r *request, status int, b actBo
 	}
 	b.Asked = b.Verb.Name + " " + b.On
 	if b.Verb.On == acts.OnGroup {
-		b.Asked = b.Verb.Name + onWholeGroup
+		b.Asked = nameOnGroup(&b.Verb)
 	}
 	c.render(w, r, status, "act", page{Title: b.Asked, Group: c.group(), Body: b})
 }
@@ -190,10 +190,16 @@ func resolve(r *request, address string) string {
 
 // actLinks returns the acts on a target that the user may do.
 func (c *Console) actLinks(r *request, on acts.Target, prefix string) (links []actLink) {
-	for _, v := range acts.Verbs {
-		if v.On == on && c.mayAct(r, v.Name) == nil {
-			links = append(links, actLink{v.Name, v.Short, prefix + v.Name})
+	for i := range acts.Verbs {
+		v := &acts.Verbs[i]
+		if v.On != on || c.mayAct(r, v.Name) != nil {
+			continue
 		}
+		name := v.Name
+		if on == acts.OnGroup {
+			name = nameOnGroup(v)
+		}
+		links = append(links, actLink{name, v.Short, prefix + v.Name})
 	}
 	return links
 }

@@ -3,8 +3,11 @@ package web
 import (
 	"net/http"
 	"net/url"
+	"slices"
 
+	"github.com/rota-dev/rota/internal/acts"
 	"github.com/rota-dev/rota/internal/look"
+	"github.com/rota-dev/rota/internal/view"
 )
 
 // definitionsOnPage bounds the jobs of a page of definitions.
@@ -88,6 +91,23 @@ func (c *Console) showKinds(w http.ResponseWriter, r *request) error {
 		}
 		return ""
 	})
+	pools, err := look.Pools(ctx, c.op)
+	if err != nil {
+		return err
+	}
+	if len(pools.Pools) > 0 {
+		b.Sections = append(b.Sections, sectionOfPools(pools, c.times(r)))
+	}
+	b.Acts = slices.DeleteFunc(c.actLinks(r, acts.OnGroup, "act/"), func(l actLink) bool {
+		return l.Name != "set-pool" && (l.Name != "delete-pool" || len(pools.Pools) == 0)
+	})
 	c.render(w, r, http.StatusOK, "list", page{Title: "Kinds", Group: c.group(), Body: b})
 	return nil
+}
+
+// sectionOfPools returns the table of pools, which bound the runs of jobs over the group.
+func sectionOfPools(v view.Pools, t view.Times) section {
+	s := screenOf(v.Screen, t, linkColumns(""))[0]
+	s.ID, s.Title = "pools", "Pools"
+	return s
 }

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
@@ -72,6 +73,17 @@ func TestDefinitions(t *testing.T) {
 		body = k.page("/kinds")
 		assert.Contains(t, body, `href="definitions?kind=report"`)
 		assert.Contains(t, body, "no process has stored it")
+		assert.NotContains(t, body, "Pools")
+		assert.Contains(t, body, `href="act/set-pool"`)
+		assert.NotContains(t, body, `href="act/delete-pool"`)
+		assert.Contains(t, k.page("/act/set-pool"), "Yes, set-pool")
+		w := k.post("/act/set-pool", url.Values{"pool": {"db"}, "size": {"0"}})
+		require.Equal(t, http.StatusSeeOther, w.Code, w.Body)
+		assert.Contains(t, k.page(w.Header().Get("Location")), "Pool db has 0 slots.")
+		body = k.page("/kinds")
+		for _, want := range []string{"Pools", "TAKEN", "db", `href="act/delete-pool"`} {
+			assert.Contains(t, body, want)
+		}
 		body = k.page("/jobs/" + url.PathEscape("acme/reminder"))
 		for _, want := range []string{"mail, defined as data", "<dt>rests</dt>", "wakes "} {
 			assert.Contains(t, body, want, "the page of a job that rests")

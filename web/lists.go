@@ -68,15 +68,22 @@ func (c *Console) showActs(w http.ResponseWriter, r *request) error {
 	done := view.Events{Events: c.events(operator.EventsQuery{Kind: operator.EventAct, Limit: eventsOnPage})}
 	b.Sections = screenOf(done.Screen, c.times(r), linkColumns(""))
 	b.Acts = c.actLinks(r, acts.OnGroup, "act/")
-	for i := range b.Acts {
-		b.Acts[i].Name += onWholeGroup
-	}
 	c.render(w, r, http.StatusOK, "list", page{Title: "Acts", Group: c.group(), Body: b})
 	return nil
 }
 
-// onWholeGroup follows the name of an act on the group.
-const onWholeGroup = " the whole group"
+// nameOnGroup returns the name of an act on the group as buttons have it.
+func nameOnGroup(v *acts.Verb) string {
+	if isOnPool(v) {
+		return v.Name
+	}
+	return v.Name + " the whole group"
+}
+
+// isOnPool reports whether an act is on a pool of the group.
+func isOnPool(v *acts.Verb) bool {
+	return slices.ContainsFunc(v.Fields, func(f acts.Field) bool { return f.Name == "pool" })
+}
 
 // showActsOn shows the acts on a job, and those on the group, which are on it as well.
 func (c *Console) showActsOn(w http.ResponseWriter, r *request, job string) error {

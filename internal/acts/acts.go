@@ -45,6 +45,8 @@ type Request struct {
 	Fields       map[string]any `json:"fields,omitempty"` // of a definition, by their names there; see overrideKeys. Nil is the default
 	Clear        []string       `json:"clear,omitempty"`  // names of such fields
 	ClearAll     bool           `json:"clear_all,omitempty"`
+	Pool         string         `json:"pool,omitempty"`
+	Size         *int           `json:"size,omitempty"` // of the Pool
 }
 
 // Kind is the kind of a Field: how a form asks for it, and how Parse reads the text.
@@ -59,6 +61,7 @@ const (
 	Until    Kind = "until"    // an instant of the future, or a duration from now on
 	Duration Kind = "duration" // as 90s
 	Number   Kind = "number"   // a whole number from 1 on
+	Count    Kind = "count"    // a whole number from 0 on
 	Switch   Kind = "switch"   // set by any text
 	Choice   Kind = "choice"   // one of Choices
 	Pairs    Kind = "pairs"    // a line KEY=VALUE for each key

@@ -180,6 +180,21 @@ var verbTests = []verbTest{
 		refused: Request{}, why: "no shard, instance or host is named",
 	},
 	{
+		name: "set-pool", on: OnGroup, r: Request{Pool: "db", Size: new(8)}, text: "pool db has 8 slots", act: "set pool db to 8",
+		again:   "pool db has 8 slots: nothing changed",
+		refused: Request{Pool: "db", Size: new(10_001)}, why: "size: 10001 is not between 0 and 10000",
+	},
+	{
+		name: "set-pool", on: OnGroup, r: Request{Pool: "db", Size: new(0)}, text: "pool db has 0 slots", act: "set pool db to 0",
+		refused: Request{Pool: "db"}, why: "size: it is missing",
+	},
+	{
+		name: "delete-pool", on: OnGroup, r: Request{Pool: "db"}, text: "pool db has no size any more", act: "delete pool db",
+		before:  func(k *kit) { k.did("set-pool", OnGroup, Request{Pool: "db", Size: new(8)}) },
+		again:   "pool db has no size: nothing changed",
+		refused: Request{Pool: "a/b"}, why: "pool: ",
+	},
+	{
 		name: "acknowledge", on: OnGroup, text: "acknowledged: ", act: "acknowledge the loss of records: replaced", before: (*kit).lose,
 		again:   "no loss of records is on record",
 		refused: Request{Instance: "a"}, why: "instance: acknowledge of a group has no such argument",
@@ -287,7 +302,7 @@ func (k *kit) outcome(do func() (view.Done, error)) string {
 var filled = Request{
 	Job: "export", Instance: "b", Shards: []int{1}, Instances: []string{"b"}, Hosts: []string{"b"}, Param: pointer("secret"), Fire: minute(1), Total: 2,
 	From: epoch, To: minute(1), Until: future, Parallel: 3, Again: true, ScheduleOnly: true, Fields: map[string]any{"timeout": "3h"}, Clear: []string{"timeout"},
-	ClearAll: true,
+	ClearAll: true, Pool: "db", Size: new(8),
 }
 
 // bases are requests to which filled adds one field. Some fields need another base to have an effect.
@@ -295,6 +310,7 @@ var bases = map[string]Request{
 	"retry": {Job: "export", Fire: minute(1)}, "retry total": {Job: "export", Fire: minute(-60), Shards: []int{0}}, "retry fire": {Job: "export"}, "retry job": {Job: "settle", Fire: minute(1)},
 	"backfill": {Job: "settle", From: epoch.Add(-time.Hour), To: epoch.Add(time.Second)}, "backfill from": {Job: "settle", To: minute(1)}, "backfill to": {Job: "settle", From: epoch},
 	"cancel": {Job: "long"}, "forget": {Job: "gone"},
+	"set-pool": {Pool: "licence", Size: new(2)}, "delete-pool": {Pool: "licence"},
 	"drain": {Instance: "a"}, "undrain": {Instance: "a"},
 }
 

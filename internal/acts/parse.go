@@ -44,8 +44,9 @@ func (v *Verb) Parse(form map[string][]string, zone *time.Location) (Request, er
 		if err != nil {
 			return Request{}, &FieldError{name, err}
 		}
-		if text, ok := parsed.(string); ok && value.Kind() == reflect.Pointer {
-			parsed = &text
+		if value.Kind() == reflect.Pointer {
+			value.Set(reflect.New(value.Type().Elem()))
+			value = value.Elem()
 		}
 		value.Set(reflect.ValueOf(parsed))
 	}
@@ -118,6 +119,12 @@ func (f *Field) parse(texts []string, now time.Time, zone *time.Location) (any, 
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
 			return nil, fmt.Errorf("%.20q is not a whole number from 1 on", text)
+		}
+		return n, nil
+	case Count:
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			return nil, fmt.Errorf("%.20q is not a whole number from 0 on", text)
 		}
 		return n, nil
 	case Switch:

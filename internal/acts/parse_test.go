@@ -43,13 +43,17 @@ func TestVerb_Parse(t *testing.T) {
 			"retry": map[string]any{"max": json.Number("3"), "initial": "1s"},
 		}}},
 		{"override", "fields=on_crash%3D", Request{Fields: map[string]any{"on_crash": nil}}},
+		{"set-pool", "pool=db&size=0", Request{Pool: "db", Size: new(0)}},
 		{"override", "clear=timeout,shards&clear_all=", Request{Clear: []string{"timeout", "shards"}}},
 	} {
 		t.Run(c.name+" "+c.form, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				form, err := url.ParseQuery(c.form)
 				require.NoError(t, err)
-				v, _ := Find(c.name, OnJob)
+				v, ok := Find(c.name, OnJob)
+				if !ok {
+					v, _ = Find(c.name, OnGroup)
+				}
 				r, err := v.Parse(form, time.FixedZone("here", 8*3600))
 				require.NoError(t, err)
 				for _, instant := range []*time.Time{&r.Fire, &r.Until, &c.want.Fire, &c.want.Until} {
@@ -101,6 +105,10 @@ func TestVerb_Check(t *testing.T) {
 		{"override", OnJob, Request{Job: "settle", Fields: map[string]any{"schedule": "0 4 * * *"}}, "write schedule='cron 0 4 * * *'"},
 		{"override", OnJob, Request{Job: "settle", Fields: map[string]any{"timeout": "0s"}}, "timeout is 0s, below 1ms"},
 		{"override", OnJob, Request{Job: "settle", Fields: map[string]any{"misfire": "x"}}, "is it on_misfire?"},
+		{"set-pool", OnGroup, Request{Pool: "db"}, "size: it is missing"},
+		{"set-pool", OnGroup, Request{Pool: "db", Size: new(-1)}, "size: -1 is not between 0 and 10000"},
+		{"set-pool", OnGroup, Request{Pool: "a/b", Size: new(1)}, "pool: "},
+		{"delete-pool", OnGroup, Request{}, "pool: it is missing"},
 		{"pause", OnGroup, Request{Job: "settle"}, "job: pause of a group has no such argument"},
 		{"undrain", OnInstance, Request{}, "instance: it is missing"},
 	} {

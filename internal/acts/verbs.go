@@ -88,6 +88,14 @@ var verbs = []Verb{
 	{Name: "resume", On: OnGroup, Short: "End the pause of the group; jobs that are paused themselves stay paused", Do: resumeGroup},
 	{Name: "disable", On: OnGroup, Short: "Prevent instances or hosts from running jobs until they are enabled", Fields: []Field{instancesField, hostsField}, Do: disable(groupScope)},
 	{Name: "enable", On: OnGroup, Short: "Let disabled instances or hosts run jobs again", Fields: []Field{instancesField, hostsField}, Do: enable(groupScope)},
+	{
+		Name: "set-pool", On: OnGroup, Short: "Set how many runs of the jobs of a pool may run at once in the group", Do: setPool, check: checkPool,
+		Fields: []Field{poolField, {Name: "size", Kind: Count, Label: "Size", Help: "how many runs at once; 0 holds all of them back", Required: true}},
+	},
+	{
+		Name: "delete-pool", On: OnGroup, Short: "Delete the size of a pool", Fields: []Field{poolField}, Do: deletePool, check: checkPool,
+		Confirm: confirmDeletePool,
+	},
 	{Name: "acknowledge", On: OnGroup, Short: "End the report that the store has lost records", Do: acknowledge},
 	{Name: "drain", On: OnInstance, Short: "Move all shards away from the instance, also after its restart, until undrain", Do: drain},
 	{Name: "undrain", On: OnInstance, Short: "Revert drain: the instance may own shards again", Do: undrain},

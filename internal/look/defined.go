@@ -30,6 +30,15 @@ func Definition(ctx context.Context, op *operator.Operator, job string) (view.De
 	return view.Definition{Version: view.Version, At: time.Now(), Definition: d}, err
 }
 
+// Pools returns the pools of the group.
+func Pools(ctx context.Context, op *operator.Operator) (view.Pools, error) {
+	pools, err := op.Pools(ctx)
+	if pools == nil {
+		pools = []operator.PoolStatus{}
+	}
+	return view.Pools{Version: view.Version, At: time.Now(), Pools: pools}, err
+}
+
 // Kinds returns the kinds of jobs that are defined as data.
 func Kinds(ctx context.Context, op *operator.Operator) (view.Kinds, error) {
 	kinds, err := op.Kinds(ctx)

@@ -91,6 +91,9 @@ func formActs(st operator.GroupStatus) []formAct {
 		{on: acts.OnGroup, verb: "acknowledge", answer: "No loss of records is on record"},
 		{on: acts.OnGroup, verb: "disable", values: map[string]string{"hosts": "host-3"}, answer: "host-3", recorded: "host-3"},
 		{on: acts.OnGroup, verb: "enable", values: map[string]string{"hosts": "host-3"}, answer: "host-3", recorded: "host-3"},
+		{on: acts.OnGroup, verb: "set-pool", values: map[string]string{"pool": "db", "size": "8"}, answer: "Pool db has 8 slots", recorded: "set pool db to 8"},
+		{on: acts.OnGroup, verb: "set-pool", values: map[string]string{"pool": "db", "size": "many"}, answer: "many", refused: true},
+		{on: acts.OnGroup, verb: "delete-pool", values: map[string]string{"pool": "db"}, answer: "Pool db has no size any more", recorded: "delete pool db"},
 		{on: acts.OnInstance, name: "web-3", verb: "drain", answer: "Drains web-3", recorded: "web-3"},
 		{on: acts.OnInstance, name: "web-3", verb: "undrain", answer: "Undrained web-3", recorded: "web-3"},
 	}

@@ -83,6 +83,7 @@ func Diagnose(r *Records) []Finding {
 	d.checkOrphans()
 	d.checkLost()
 	d.checkJobs()
+	d.checkPools()
 	d.checkWaitingTriggers()
 	d.checkLateFires()
 	d.checkRetiring()

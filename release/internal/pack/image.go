@@ -30,7 +30,7 @@ type Image struct {
 
 // WriteImage writes an OCI layout as a tar file: an index with an image for each architecture.
 func WriteImage(name string, im Image, architectures []string) error {
-	var index v1.ImageIndex = mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, arch := range architectures {
 		img, err := buildImage(im, arch)
 		if err != nil {

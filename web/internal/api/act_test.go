@@ -42,6 +42,8 @@ var bodies = map[string]string{
 	"/disable":                   `{"hosts":["n-1"]}`,
 	"/enable":                    `{"instances":["web-1"]}`,
 	"/acknowledge":               `{}`,
+	"/set-pool":                  `{"pool":"db","size":8}`,
+	"/delete-pool":               `{"pool":"db"}`,
 	"/instances/{name}/drain":    `{}`,
 	"/instances/{name}/undrain":  `{}`,
 }
@@ -61,6 +63,7 @@ var before = map[string]func(context.Context, *operator.Operator) error{
 	"/enable": func(ctx context.Context, op *operator.Operator) error {
 		return op.Disable(ctx, operator.Scope{Instances: []string{"web-1"}})
 	},
+	"/delete-pool":              func(ctx context.Context, op *operator.Operator) error { return op.SetPool(ctx, "db", 8) },
 	"/instances/{name}/undrain": func(ctx context.Context, op *operator.Operator) error { return op.BeginDrain(ctx, "web-1") },
 }
 

@@ -46,6 +46,7 @@ var samples = map[string][]string{
 	"/definitions/{job}":  {"/definitions/settle-acme"},
 	"/kinds":              {"/kinds"},
 	"/instances":          {"/instances"},
+	"/pools":              {"/pools"},
 	"/decisions":          {"/decisions", "/decisions?job=settle"},
 	"/acts":               {"/acts", "/acts?job=settle"},
 	"/check":              {"/check?max_late=10m"},
@@ -68,6 +69,7 @@ func TestLooks_AreTheJSONOfTheViews(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		require.NoError(t, f.op.As("kim", "quarter end").Pause(t.Context(), "settle"))
 		require.NoError(t, f.op.As("kim", "").Disable(t.Context(), operator.Scope{Hosts: []string{"n-9"}}))
+		require.NoError(t, f.op.SetPool(t.Context(), "db", 8))
 		f.define("settle-acme")
 		waitForChange()
 		schemas := compileAnswers(t)

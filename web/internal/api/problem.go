@@ -103,6 +103,7 @@ func findProblem(err error) Problem {
 		{operator.ErrTooManyTriggers, conflict},
 		{operator.ErrTooManyDisabled, conflict},
 		{operator.ErrTooManyFires, conflict},
+		{operator.ErrTooManyPools, conflict},
 		{operator.ErrNotRunning, conflict},
 		{operator.ErrOffered, conflict},
 		{operator.ErrRetiring, conflict},

@@ -81,6 +81,11 @@ func routesOf(verbs []acts.Verb) []route {
 			v.Instances = pageOf(c, q, v.Instances)
 			return v, err
 		}),
+		lookAt("/pools", role.Look, "List the pools, which bound the runs of jobs over the group", func(c *call, q paging) (view.Pools, error) {
+			v, err := look.Pools(c.r.Context(), c.Op)
+			v.Pools = pageOf(c, q, v.Pools)
+			return v, err
+		}),
 		lookAt("/decisions", role.Look, "List the latest decisions of leaders about a job, or about the jobs that are late, without an owner or with a problem", readDecisions),
 		lookAt("/acts", role.Look, "List the latest acts on all jobs of the group, and on a job", func(c *call, q jobQuery) (view.Acts, error) {
 			return look.Acts(c.r.Context(), c.Op, q.Job)

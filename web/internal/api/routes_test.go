@@ -26,6 +26,7 @@ var levels = map[string]role.Role{
 	"GET /definitions/{job}":  role.Look,
 	"GET /kinds":              role.Look,
 	"GET /instances":          role.Look,
+	"GET /pools":              role.Look,
 	"GET /decisions":          role.Look,
 	"GET /acts":               role.Look,
 	"GET /check":              role.Look,
@@ -53,6 +54,8 @@ var levels = map[string]role.Role{
 	"POST /disable":                   role.Operate,
 	"POST /enable":                    role.Operate,
 	"POST /acknowledge":               role.Admin,
+	"POST /set-pool":                  role.Admin,
+	"POST /delete-pool":               role.Admin,
 	"POST /instances/{name}/drain":    role.Operate,
 	"POST /instances/{name}/undrain":  role.Operate,
 }

@@ -1,9 +1,6 @@
 package act
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -11,8 +8,7 @@ import (
 	"github.com/rota-dev/rota/cmd/rota/internal/complete"
 	"github.com/rota-dev/rota/cmd/rota/internal/exit"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
-	"github.com/rota-dev/rota/internal/view"
-	"github.com/rota-dev/rota/operator"
+	"github.com/rota-dev/rota/internal/acts"
 )
 
 func (c *commands) setPool() *cobra.Command {
@@ -29,9 +25,7 @@ them have ended. rota pools shows who has the slots.`,
 			if err != nil {
 				return exit.Usagef("N is %q, not a whole number", args[1])
 			}
-			return c.changePool(cmd, "set-pool", fmt.Sprintf("pool %s has %d slots", args[0], size), func(ctx context.Context, op *operator.Operator) error {
-				return op.SetPool(ctx, args[0], size)
-			})
+			return c.do(cmd, verb("set-pool", acts.OnGroup), acts.Request{Pool: args[0], Size: &size})
 		},
 		ValidArgsFunction: complete.Of(),
 	}, flags...)
@@ -45,29 +39,12 @@ func (c *commands) deletePool() *cobra.Command {
 pool wait until it has a size again: take the pool out of them first.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := c.s.Confirm(cmd, fmt.Sprintf("delete pool %s: jobs that name it wait until it has a size again", args[0])); err != nil {
+			v, r := verb("delete-pool", acts.OnGroup), acts.Request{Pool: args[0]}
+			if err := c.s.Confirm(cmd, v.Confirm(r)); err != nil {
 				return err
 			}
-			return c.changePool(cmd, "delete-pool", "pool "+args[0]+" has no size any more", func(ctx context.Context, op *operator.Operator) error {
-				return op.DeletePool(ctx, args[0])
-			})
+			return c.do(cmd, v, r)
 		},
 		ValidArgsFunction: complete.Of(),
 	}, flags...)
-}
-
-// changePool changes a pool, and prints the result.
-func (c *commands) changePool(cmd *cobra.Command, name, text string, change func(context.Context, *operator.Operator) error) error {
-	return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
-		done := view.Done{Verb: name, Text: text}
-		switch err := change(ctx, op.ReportingUnchanged()); {
-		case errors.Is(err, operator.ErrUnchanged):
-			done.Text, done.Unchanged = text+": nothing changed", true
-		case errors.Is(err, operator.ErrInvalidArgument):
-			return exit.Usagef("%w", err)
-		case err != nil:
-			return notMet(err)
-		}
-		return c.print(cmd, done)
-	})
 }

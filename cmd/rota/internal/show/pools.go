@@ -2,14 +2,13 @@ package show
 
 import (
 	"context"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rota-dev/rota/cmd/rota/internal/complete"
 	"github.com/rota-dev/rota/cmd/rota/internal/screen"
 	"github.com/rota-dev/rota/cmd/rota/internal/settings"
-	"github.com/rota-dev/rota/internal/view"
+	"github.com/rota-dev/rota/internal/look"
 	"github.com/rota-dev/rota/operator"
 )
 
@@ -22,8 +21,7 @@ slots; "2 of 5" waits for three more. An instance keeps idle slots while no othe
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.show(cmd, func(ctx context.Context, op *operator.Operator, _ group) (screen.View, error) {
-				pools, err := op.Pools(ctx)
-				return view.Pools{Version: view.Version, At: time.Now(), Pools: pools}, err
+				return look.Pools(ctx, op)
 			})
 		},
 		ValidArgsFunction: complete.Of(),
