@@ -99,6 +99,10 @@ func (s *slot) use(c *conn) {
 	if before != nil {
 		before.retire()
 	}
+	if s.ctx.Err() != nil { // close may not have seen it
+		c.end(errGone)
+		return
+	}
 	select {
 	case <-c.ended: // perhaps before it was in use
 		s.dropEnded(c)
@@ -130,7 +134,7 @@ func (s *slot) announce() {
 	s.changed = make(chan struct{})
 }
 
-// close ends all connections. No other may be made: the context of the slot has ended, and goTask refuses.
+// close ends all connections. No other may be made: the context of the slot has ended, goTask refuses, and use ends one that was being made.
 func (s *slot) close() {
 	s.mu.Lock()
 	all := []*conn{}
