@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -97,6 +98,10 @@ func job(a assignment) executor.Job {
 
 // pay writes a row in a transaction that ends the run, with pauses in which faults can hit.
 func pay(ctx context.Context, a assignment, r *executor.Run) error {
+	if err := enter(ctx); err != nil {
+		return err
+	}
+	defer inside.Add(-1)
 	c, err := pgx.Connect(ctx, fmt.Sprintf("postgres://rota@%s/%s?sslmode=disable", a.Addr, database))
 	if err != nil {
 		return err
@@ -126,6 +131,25 @@ func pay(ctx context.Context, a assignment, r *executor.Run) error {
 	return nil
 }
 
+// inside counts the runs of this process that may have a transaction open. While holding is set, none enters: a process that is
+// stopped keeps one transaction open, that of shard 0.
+var (
+	inside  atomic.Int64
+	holding atomic.Bool
+)
+
+func enter(ctx context.Context) error {
+	for {
+		if inside.Add(1); !holding.Load() {
+			return nil
+		}
+		inside.Add(-1)
+		if wait(ctx, 10*time.Millisecond); ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
 func linger(ctx context.Context, most time.Duration) { wait(ctx, rand.N(most)) }
 
 func wait(ctx context.Context, d time.Duration) {
@@ -139,6 +163,11 @@ func wait(ctx context.Context, d time.Duration) {
 func (a assignment) hold(ctx context.Context, r *executor.Run) error {
 	if a.HoldAt == "" || r.Shard != 0 {
 		return nil
+	}
+	holding.Store(true)
+	defer holding.Store(false)
+	for inside.Load() > 1 && ctx.Err() == nil {
+		wait(ctx, 10*time.Millisecond)
 	}
 	c, err := pgx.Connect(ctx, fmt.Sprintf("postgres://rota@%s/%s?sslmode=disable", a.Addr, database))
 	if err != nil {
