@@ -54,12 +54,7 @@ func (c *Console) showDefinitions(w http.ResponseWriter, r *request) error {
 
 // definitionsLink returns the address of the page with the same filter that begins at a cursor.
 func definitionsLink(query url.Values, cursor string) string {
-	q := url.Values{}
-	for _, keep := range []string{"kind", "prefix", "zone"} {
-		if v := query.Get(keep); v != "" {
-			q.Set(keep, v)
-		}
-	}
+	q := keep(query, "kind", "prefix", "zone")
 	if cursor != "" {
 		q.Set("after", cursor)
 	}

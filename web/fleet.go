@@ -247,14 +247,20 @@ func (b *fleetBody) addStates(jobs []view.Job, query url.Values) {
 
 // withQuery returns the address of this page with another value, on its first part.
 func withQuery(query url.Values, name, value string) string {
-	q := url.Values{}
-	for _, keep := range []string{"q", "state", "zone"} {
-		if v := query.Get(keep); v != "" {
-			q.Set(keep, v)
-		}
-	}
+	q := keep(query, "q", "state", "zone")
 	q.Set(name, value)
 	return "?" + q.Encode()
+}
+
+// keep returns the values of a query that have one of the names and are not empty.
+func keep(query url.Values, names ...string) url.Values {
+	q := url.Values{}
+	for _, name := range names {
+		if v := query.Get(name); v != "" {
+			q.Set(name, v)
+		}
+	}
+	return q
 }
 
 // addPage adds the part of the jobs that the query asks for, and returns it.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -58,12 +57,8 @@ func (c *Console) showTimeline(w http.ResponseWriter, r *request) error {
 	events := c.events(q)
 	if len(events) > eventsOnPage {
 		events = events[:eventsOnPage]
-		older := url.Values{"to": {events[eventsOnPage-1].At.UTC().Format(time.RFC3339Nano)}}
-		for _, name := range []string{"job", "kind", "from", "zone"} {
-			if v := query.Get(name); v != "" {
-				older.Set(name, v)
-			}
-		}
+		older := keep(query, "job", "kind", "from", "zone")
+		older.Set("to", events[eventsOnPage-1].At.UTC().Format(time.RFC3339Nano))
 		b.Older = "?" + older.Encode()
 	}
 	if begun := c.chronicle.since(); !begun.IsZero() {

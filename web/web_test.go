@@ -168,8 +168,8 @@ func TestRoutes(t *testing.T) {
 	paths := map[string]string{
 		"GET /{$}": "/", "GET /jobs/{job}": "/jobs/settle", "GET /jobs/{job}/explain": "/jobs/settle/explain", "GET /instances": "/instances",
 		"GET /jobs/{job}/grid": "/jobs/export/grid", "GET /jobs/{job}/fires/{fire}": "/jobs/export/fires/2000-01-01T00:01:00Z",
-		"GET /jobs/{job}/fires/{fire}/shards/{shard}": "/jobs/export/fires/2000-01-01T00:01:00Z/shards/1",
-		"GET /definitions": "/definitions", "GET /kinds": "/kinds", "GET /timeline": "/timeline", "GET /acts": "/acts", "GET /doctor": "/doctor", "GET /events": "/events",
+		"GET /jobs/{job}/fires/{fire}/shards/{shard}": "/jobs/export/fires/2000-01-01T00:01:00Z/shards/1", "GET /definitions": "/definitions", "GET /kinds": "/kinds",
+		"GET /timeline": "/timeline", "GET /acts": "/acts", "GET /doctor": "/doctor", "GET /events": "/events",
 		"GET /act/{verb}": "/act/pause", "POST /act/{verb}": "/act/pause", "GET /jobs/{job}/act/{verb}": "/jobs/settle/act/pause",
 		"POST /jobs/{job}/act/{verb}": "/jobs/settle/act/pause", "GET /instances/{instance}/act/{verb}": "/instances/b/act/drain",
 		"POST /instances/{instance}/act/{verb}": "/instances/b/act/drain", "GET /static/{file}": "/static/app.js",
