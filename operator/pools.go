@@ -98,7 +98,7 @@ func (o *Operator) Pools(ctx context.Context) ([]PoolStatus, error) {
 
 // explainPools returns the records of pools for the job of a plan, nil if it has no pool.
 func (o *Operator) explainPools(ctx context.Context, p *record.Plan) (*explain.Pools, error) {
-	if p == nil || !slices.ContainsFunc(p.Epochs, func(e record.Epoch) bool { return e.Job().Pool != "" }) {
+	if p == nil || !p.HasPool() {
 		return nil, nil
 	}
 	r, err := o.readPools(ctx)

@@ -26,6 +26,11 @@ func CheckPoolSize(size int) error {
 	return nil
 }
 
+// HasPool reports whether runs of an epoch need slots of a pool.
+func (p *Plan) HasPool() bool {
+	return slices.ContainsFunc(p.Epochs, func(e Epoch) bool { return e.Job().Pool != "" })
+}
+
 // checkPools checks the sizes of the pools of a group.
 func checkPools(sizes map[string]int) error {
 	if len(sizes) > MaxPools {

@@ -31,14 +31,9 @@ func (ws PoolWaits) add(w PoolWait) PoolWaits {
 	return append(out, w)
 }
 
-// hasPool reports whether runs of the plan need slots.
-func (in *Input) hasPool() bool {
-	return slices.ContainsFunc(in.Plan.Epochs, func(e record.Epoch) bool { return e.Job().Pool != "" })
-}
-
 // orderForPool puts those shards first whose last fire is the oldest, so that each gets a slot in its turn.
 func (in *Input) orderForPool(groups record.Watermarks) record.Watermarks {
-	if !in.hasPool() {
+	if !in.Plan.HasPool() {
 		return groups
 	}
 	groups = slices.Clone(groups)

@@ -76,7 +76,7 @@ func Start(ctx context.Context, s *Server, c Config) (*Fleet, error) {
 
 // Close kills all processes.
 func (f *Fleet) Close() {
-	for _, p := range append(f.programs, f.slots...) {
+	for _, p := range slices.Concat(f.programs, f.slots) {
 		if p != nil {
 			p.Kill()
 		}
@@ -143,7 +143,7 @@ func (f *Fleet) Observe(ctx context.Context) error {
 			}
 		}
 	}
-	for _, p := range append(f.programs, f.slots...) {
+	for _, p := range slices.Concat(f.programs, f.slots) {
 		if !p.stopped && p.hasEnded() {
 			return fmt.Errorf("%s ended by itself: %w; last lines of its log:\n%s", p.Client, p.proc.Err(), p.lastLog())
 		}

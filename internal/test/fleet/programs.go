@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -177,7 +178,7 @@ func (f *Fleet) replaceProgram() error {
 
 // judgeDeletions passes the reports of the programs to the judge.
 func (f *Fleet) judgeDeletions() {
-	for _, p := range append(f.killed, f.programs...) {
+	for _, p := range slices.Concat(f.killed, f.programs) {
 		for _, d := range p.takeDeleted() {
 			f.Judge.JudgeDelete(d.Job, d.Called, d.Returned.Add(logLag))
 			f.Deletes++
