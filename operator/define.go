@@ -121,12 +121,25 @@ func (o *Operator) DefineAll(ctx context.Context, defs []Definition, options ...
 	return results, nameErrors("define", names, errs)
 }
 
+// JobError is the error of one job in an act on several, such as DefineAll, which joins them.
+type JobError struct {
+	Job string
+	Err error
+	act string
+}
+
+// Error names the act and the job.
+func (e *JobError) Error() string { return fmt.Sprintf("%s %q: %v", e.act, e.Job, e.Err) }
+
+// Unwrap returns Err.
+func (e *JobError) Unwrap() error { return e.Err }
+
 // nameErrors joins the errors of an act on jobs, each with the name of its job.
 func nameErrors(verb string, jobs []string, errs [][]error) error {
 	var all []error
 	for i, job := range jobs {
 		for _, err := range errs[i] {
-			all = append(all, fmt.Errorf("%s %q: %w", verb, job, err))
+			all = append(all, &JobError{Job: job, Err: err, act: verb})
 		}
 	}
 	if len(all) == 1 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -275,13 +274,13 @@ func (o *Operator) selectDefined(ctx context.Context, cursor string, limit int, 
 // listBuckets returns the records of the buckets from first to before end, those of each by their keys.
 func (o *Operator) listBuckets(ctx context.Context, first, end int) ([][]registry.Entry, error) {
 	all := make([][]registry.Entry, end-first)
-	var indexes []int
-	for i := range all {
-		indexes = append(indexes, i)
+	indexes := make([]int, len(all))
+	for i := range indexes {
+		indexes[i] = i
 	}
 	err := parallel.Each(ctx, maxListings, indexes, func(ctx context.Context, i int) error {
 		listing, err := o.reg.List(ctx, o.keys.DefinedIn(first+i), registry.ReadOptions{})
-		all[i] = slices.SortedFunc(slices.Values(listing.Entries), func(a, b registry.Entry) int { return strings.Compare(a.Key.Name(), b.Key.Name()) })
+		all[i] = listing.Entries
 		return err
 	})
 	return all, err
@@ -313,25 +312,13 @@ func (o *Operator) listJobs(ctx context.Context) (map[string]planning.JobRecord,
 
 // eachDefined calls f for the record of each defined job until it returns false. It follows a fresh read, as getEach does.
 func (o *Operator) eachDefined(ctx context.Context, f func(registry.Entry) bool) error {
-	buckets := make([]int, record.Buckets)
-	for i := range buckets {
-		buckets[i] = i
-	}
-	for some := range slices.Chunk(buckets, maxListings) {
-		var mu sync.Mutex
-		listings := make(map[int]registry.Listing, len(some))
-		err := parallel.Each(ctx, maxListings, some, func(ctx context.Context, bucket int) error {
-			listing, err := o.reg.List(ctx, o.keys.DefinedIn(bucket), registry.ReadOptions{})
-			mu.Lock()
-			defer mu.Unlock()
-			listings[bucket] = listing
-			return err
-		})
+	for first := 0; first < record.Buckets; first += maxListings {
+		listings, err := o.listBuckets(ctx, first, min(first+maxListings, record.Buckets))
 		if err != nil {
 			return err
 		}
-		for _, bucket := range some {
-			for _, e := range listings[bucket].Entries {
+		for _, entries := range listings {
+			for _, e := range entries {
 				if !f(e) {
 					return nil
 				}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -186,8 +185,8 @@ func (p *filePlan) apply(ctx context.Context, op *operator.Operator, o *defineOp
 	failed := map[string]bool{}
 	if err == nil {
 		err = op.DeleteAll(ctx, p.delete)
-		for _, e := range errorsByJob("delete", err) {
-			failed[e.job] = true
+		for _, e := range errorsByJob(err) {
+			failed[e.Job] = true
 		}
 		err = refusedDefinition(err)
 	} else {
@@ -225,21 +224,21 @@ func (p *filePlan) explain(err error) (past map[string]bool, rest error) {
 		of[p.file.Defined[i].Name] = &p.file.Defined[i]
 	}
 	code := exit.NotMet
-	for _, e := range errorsByJob("define", err) {
-		switch refusal := exit.CodeOf(refusedDefinition(e.error)); {
-		case errors.Is(e.error, operator.ErrNoFires):
-			past[e.job] = true
-		case of[e.job] == nil, refusal != exit.Usage && refusal != exit.NotMet:
+	for _, e := range errorsByJob(err) {
+		switch refusal := exit.CodeOf(refusedDefinition(e.Err)); {
+		case errors.Is(e.Err, operator.ErrNoFires):
+			past[e.Job] = true
+		case of[e.Job] == nil, refusal != exit.Usage && refusal != exit.NotMet:
 			return past, err
 		default:
 			if refusal == exit.Usage {
 				code = exit.Usage
 			}
-			field, rule := "", e.Error()
+			field, rule := "", e.Err.Error()
 			if m := ofField.FindStringSubmatch(rule); m != nil {
 				field, rule = m[1], rule[len(m[0]):]
 			}
-			problems.All = append(problems.All, of[e.job].Problem(field, rule))
+			problems.All = append(problems.All, of[e.Job].Problem(field, rule))
 		}
 	}
 	if len(problems.All) == 0 {
@@ -249,14 +248,8 @@ func (p *filePlan) explain(err error) (past map[string]bool, rest error) {
 	return past, &exit.Error{Code: code, Err: problems}
 }
 
-// jobError is an error about a job, without its name.
-type jobError struct {
-	job string
-	error
-}
-
 // errorsByJob returns the errors of DefineAll or DeleteAll. One that names no job has an empty name.
-func errorsByJob(verb string, err error) (all []jobError) {
+func errorsByJob(err error) (all []operator.JobError) {
 	if err == nil {
 		return nil
 	}
@@ -265,14 +258,11 @@ func errorsByJob(verb string, err error) (all []jobError) {
 		each = joined.Unwrap()
 	}
 	for _, err := range each {
-		e := jobError{error: err}
-		if cause := errors.Unwrap(err); cause != nil {
-			quoted := strings.TrimSuffix(strings.TrimPrefix(err.Error(), verb+" "), ": "+cause.Error())
-			if job, err := strconv.Unquote(quoted); err == nil {
-				e = jobError{job, cause}
-			}
+		if e, ok := errors.AsType[*operator.JobError](err); ok {
+			all = append(all, *e)
+		} else {
+			all = append(all, operator.JobError{Err: err})
 		}
-		all = append(all, e)
 	}
 	return all
 }
