@@ -41,13 +41,17 @@ func (o *Operator) Delete(ctx context.Context, job string, options ...DeleteOpti
 	return nameErrors("delete", []string{job}, o.deleteAll(ctx, []string{job}, options))
 }
 
-// DeleteAll is Delete for many jobs, which share reads and commits. The error joins those of all jobs that failed, and names each; the others are
-// deleted.
+// DeleteAll is Delete for many jobs, which share reads and commits. A job that is not defined counts as deleted, so that programs that
+// clean up after the same list do not fail each other. The error joins those of all jobs that failed, and names each; the others are deleted.
 func (o *Operator) DeleteAll(ctx context.Context, jobs []string, options ...DeleteOption) error {
 	jobs = slices.Clone(jobs)
 	slices.Sort(jobs)
 	jobs = slices.Compact(jobs)
-	return nameErrors("delete", jobs, o.deleteAll(ctx, jobs, options))
+	errs := o.deleteAll(ctx, jobs, options)
+	for i, of := range errs {
+		errs[i] = slices.DeleteFunc(of, func(err error) bool { return errors.Is(err, ErrUnknownJob) })
+	}
+	return nameErrors("delete", jobs, errs)
 }
 
 // deletion is the deletion of one job.
