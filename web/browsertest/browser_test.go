@@ -136,7 +136,8 @@ type tab struct {
 	requests []string      // methods and addresses
 }
 
-// openTab opens a tab. The test fails if the browser has reported anything when it ends, unless the test has taken the reports.
+// openTab opens a tab. The test fails if the browser has reported anything when it ends, unless the test has taken the reports. A test
+// mounts its console before, so that the tab ends first: a browser reports that a stream is cut.
 func openTab(t testing.TB, l look) *tab {
 	t.Helper()
 	b := newTab(t, l)

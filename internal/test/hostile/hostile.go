@@ -7,19 +7,26 @@ import (
 	"compress/flate"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Pack returns the stored form of a long record.
 func Pack(text string) []byte {
-	buf := bytes.NewBufferString("deflate\n")
-	w, err := flate.NewWriter(buf, flate.DefaultCompression)
+	return slices.Concat([]byte("deflate\n"), deflate(text, (*flate.Writer).Close))
+}
+
+// deflate returns compressed text, which end ends.
+func deflate(text string, end func(*flate.Writer) error) []byte {
+	var buf bytes.Buffer
+	w, err := flate.NewWriter(&buf, flate.DefaultCompression)
 	if err == nil {
 		_, err = io.WriteString(w, text)
 	}
 	if err == nil {
-		err = w.Close()
+		err = end(w)
 	}
 	if err != nil {
 		panic(err) // a buffer takes everything
@@ -29,17 +36,33 @@ func Pack(text string) []byte {
 
 // Record is the text of a record that no version wrote, of the job "JOB".
 type Record struct {
-	text   string
+	head   string        // up to the last name of the job
+	tail   func() []byte // the stored form of the rest
 	packed bool
 }
 
+func newRecord(text string, packed bool) Record {
+	at := 0
+	if i := strings.LastIndex(text, jobName); i >= 0 {
+		at = i + len(jobName)
+	}
+	r := Record{text[:at], func() []byte { return []byte(text[at:]) }, packed}
+	if packed {
+		// Megabytes, which are compressed once for all jobs: after a flush, another stream of deflate may follow.
+		r.tail = sync.OnceValue(func() []byte { return deflate(text[at:], (*flate.Writer).Close) })
+	}
+	return r
+}
+
+const jobName = `"JOB"`
+
 // Of returns the stored form of the record for a job.
 func (r Record) Of(job string) []byte {
-	text := strings.ReplaceAll(r.text, `"JOB"`, strconv.Quote(job))
-	if r.packed {
-		return Pack(text)
+	head := strings.ReplaceAll(r.head, jobName, strconv.Quote(job))
+	if !r.packed {
+		return slices.Concat([]byte(head), r.tail())
 	}
-	return []byte(text)
+	return slices.Concat([]byte("deflate\n"), deflate(head, (*flate.Writer).Flush), r.tail())
 }
 
 // Records returns hostile records by kind and by a part of the refusal that they get.
@@ -55,8 +78,8 @@ func Records() map[string]map[string]Record {
 		}
 		return b.String()
 	}
-	pack := func(text string) Record { return Record{text, true} }
-	plain := func(text string) Record { return Record{text, false} }
+	pack := func(text string) Record { return newRecord(text, true) }
+	plain := func(text string) Record { return newRecord(text, false) }
 	planWith := func(fields string) Record {
 		return pack(strings.Replace(plan, `"owners":{}`, fields, 1) + "}")
 	}
