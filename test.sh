@@ -113,6 +113,7 @@ without_race=(./internal/group/{balance,explore,planning} ./internal/test/{budge
 if $long; then go test -race -count=1 -timeout="$timeout" -p "$packages" "$@" "${without_race[@]}" || status=1; fi
 with_race=$(go list ./... | grep -vE '/internal/(group/(balance|explore|planning)|test/(budget|simulate))$')
 go test -count=1 -timeout="$timeout" -p "$packages" "$@" "${without_race[@]}" || status=1
+go test -count=1 -timeout="$timeout" ./internal/test/fleet -run HostileRecords "$@" || status=1
 go test -race -count=1 -timeout="$timeout" ./internal/test/simulate -run 'Fleet|Stoppable' \
 	-simulate.seeds=4 -simulate.edits=2 -simulate.defines=2 -simulate.day=2h "$@" || status=1
 

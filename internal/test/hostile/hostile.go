@@ -91,7 +91,7 @@ func Records() map[string]map[string]Record {
 			"a string of ":                              planWith(`"owners":{},"problem":"` + strings.Repeat("x", 3<<20) + `"`),
 			"in fields that this version does not know": planWith(`"owners":{},` + repeat(`"later#":"`+strings.Repeat("x", 1000)+`"`, 2000)),
 			"lists of more than 100000 elements":        planWith(`"owners":{},"later":[` + strings.TrimSuffix(strings.Repeat(`[`+repeat(`0`, 9_000)+`],`, 12), ",") + `]`),
-			"\"epochs\": a list of more than": pack(`{"format":1,"job":"JOB","owners":{},"epochs":[` + repeat(`{"number":#,"definition":{"name":"JOB","shards":1}}`, 44_000) +
+			"\"epochs\": a list of more than": pack(`{"format":1,"job":"JOB","owners":{},"epochs":[` + repeat(`{"number":#,"definition":{"name":"a","shards":1}}`, 44_000) +
 				`],"reruns":[` + strings.Repeat(`{"shards":"0","epoch":44000},`, 9999) + `{"shards":"0","epoch":44000}]}`),
 			"epochs: 65, at most 64":              pack(`{"format":1,"job":"JOB","owners":{},"epochs":[` + repeat(`{"number":#,"definition":{"name":"JOB","shards":1}}`, 65) + `]}`),
 			"failures: 9999 entries":              planWith(`"owners":{},"failures":[` + repeat(`{}`, 9999) + `]`),
