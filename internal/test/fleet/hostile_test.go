@@ -207,6 +207,9 @@ func (a *attack) read() {
 // late is a pause between runs of a job of each second that neither the load of a machine nor a failover explains.
 const late = 15 * time.Second
 
+// maxMemory bounds the resident bytes of a process beside hostile records.
+const maxMemory = 200 << 20
+
 // observe requires for some time that the other jobs run on, and that no process needs much memory.
 func (a *attack) observe(when string, d time.Duration) {
 	begin := time.Now()
