@@ -223,7 +223,10 @@ func (e *Executor) Start(ctx context.Context) error {
 	e.mu.Unlock()
 	go func() {
 		defer close(e.stopped)
+		applied := e.applyPosted(run)
 		e.failed = e.logUnexpectedEnd(e.member.Run(run))
+		e.stop()
+		<-applied
 	}()
 	if err := e.member.AwaitJoined(ctx); err != nil {
 		e.mu.Lock()
@@ -239,6 +242,40 @@ func (e *Executor) Start(ctx context.Context) error {
 	e.joined = true
 	e.mu.Unlock()
 	return nil
+}
+
+// applyPosted does the acts that transactions of users post, while this instance leads. It returns a channel that is closed once ctx has ended.
+func (e *Executor) applyPosted(ctx context.Context) <-chan struct{} {
+	ended := make(chan struct{})
+	if !registry.CanPost(e.reg) {
+		close(ended)
+		return ended
+	}
+	go func() {
+		defer close(ended)
+		for waitUntil(ctx, e.member.IsLeading) {
+			term, cancel := context.WithCancel(ctx)
+			go func() {
+				defer cancel()
+				waitUntil(ctx, func() bool { return !e.member.IsLeading() })
+			}()
+			_ = e.operator.ApplyPosted(term, e.log) // ends with term, or with the registry, which ends the member
+			<-term.Done()
+		}
+	}()
+	return ended
+}
+
+// waitUntil asks twice a second whether something is so. It returns false if ctx ends before.
+func waitUntil(ctx context.Context, isSo func() bool) bool {
+	for !isSo() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+	return ctx.Err() == nil
 }
 
 // Done returns a channel that is closed when the executor has ended: after Shutdown, or by itself if the registry is

@@ -50,6 +50,13 @@ type defineOptions struct {
 	revision                                         int
 }
 
+func defineOptionsOf(options []DefineOption) (all defineOptions) {
+	for _, option := range options {
+		option(&all)
+	}
+	return all
+}
+
 // IfAbsent makes Define fail with ErrExists if the job is defined already.
 func IfAbsent() DefineOption { return func(o *defineOptions) { o.ifAbsent = true } }
 
@@ -105,7 +112,7 @@ type DefineResult struct {
 // Define needs a compiler; see WithCompiler. Its errors are ErrInvalidArgument, one for each field that breaks a rule, and those of
 // this package that begin with Err and name a rule.
 func (o *Operator) Define(ctx context.Context, def Definition, options ...DefineOption) (DefineResult, error) {
-	results, errs := o.defineAll(ctx, []Definition{def}, options)
+	results, errs := o.defineAll(ctx, record.InstantOf(time.Now()), []Definition{def}, defineOptionsOf(options))
 	return results[0], nameErrors("define", []string{def.Name}, errs)
 }
 
@@ -113,7 +120,7 @@ func (o *Operator) Define(ctx context.Context, def Definition, options ...Define
 // The results are in the order of the definitions. The error joins those of all that have failed, and names each; the others are
 // stored. If ctx ends, or the store fails, a repetition stores the rest. IfRevision needs a single definition.
 func (o *Operator) DefineAll(ctx context.Context, defs []Definition, options ...DefineOption) ([]DefineResult, error) {
-	results, errs := o.defineAll(ctx, defs, options)
+	results, errs := o.defineAll(ctx, record.InstantOf(time.Now()), defs, defineOptionsOf(options))
 	names := make([]string, len(defs))
 	for i := range defs {
 		names[i] = defs[i].Name
@@ -165,11 +172,8 @@ type kindRecord struct {
 	err error
 }
 
-func (o *Operator) defineAll(ctx context.Context, defs []Definition, options []DefineOption) ([]DefineResult, [][]error) {
-	d := &definer{Operator: o, called: record.InstantOf(time.Now()), results: make([]DefineResult, len(defs)), errs: make([][]error, len(defs))}
-	for _, option := range options {
-		option(&d.options)
-	}
+func (o *Operator) defineAll(ctx context.Context, called record.Instant, defs []Definition, options defineOptions) ([]DefineResult, [][]error) {
+	d := &definer{Operator: o, options: options, called: called, results: make([]DefineResult, len(defs)), errs: make([][]error, len(defs))}
 	for i := range defs {
 		d.results[i].Name = defs[i].Name
 	}
@@ -466,9 +470,12 @@ func (d *definer) defineOnce(ctx context.Context, all []*wanted, indexes []int, 
 
 // commit commits definitions, and returns those to be tried again.
 func (d *definer) commit(ctx context.Context, ld batch.Load[defineWrite], all []*wanted, alone map[int]bool) (again []int) {
-	_, err := registry.Apply(ctx, d.reg, ld.Txn)
+	_, err := registry.Apply(ctx, d.reg, d.settle(ld.Txn))
 	conflict, refused := batch.FindConflict(err)
-	if refused {
+	if refused && d.isSettled(conflict) {
+		err, refused = errSettled, false
+	}
+	if refused && d.posted == nil {
 		if part, ok := ld.PartOf(conflict.Index); ok {
 			alone[ld.Parts[part].index] = true
 		}

@@ -68,6 +68,8 @@ type Operator struct {
 
 	by, reason      string // of As
 	reportUnchanged bool   // of ReportingUnchanged
+
+	posted *registry.Entry // the record of the act that a transaction has posted and a call is to do; nil: none
 }
 
 // New returns an Operator for a group of a namespace. An empty group means "default".
@@ -477,8 +479,11 @@ func (o *Operator) putRecord(ctx context.Context, key registry.Key, rev registry
 	if err != nil {
 		return false, err
 	}
-	_, err = registry.Apply(ctx, o.reg, registry.Txn{If: conds, Then: []registry.Op{op}})
-	_, again = batch.FindConflict(err)
+	_, err = registry.Apply(ctx, o.reg, o.settle(registry.Txn{If: conds, Then: []registry.Op{op}}))
+	conflict, again := batch.FindConflict(err)
+	if again && o.isSettled(conflict) {
+		return false, errSettled
+	}
 	return again, err
 }
 

@@ -140,6 +140,9 @@ func (k Keys) Demand(incarnation string) registry.Key {
 	return k.group.Join("demand", "~"+shorten(incarnation, 127))
 }
 
+// Posted is the directory of the acts that transactions of users have posted, which leaders watch if the store has such. See [Posted].
+func (k Keys) Posted() registry.Key { return k.group.Join("posted") }
+
 // Data is the state that the owner of a shard saves for the next owner. It is never deleted,
 // since a job may have fewer shards for a while.
 func (k Keys) Data(segment string, shard int) registry.Key {

@@ -31,6 +31,12 @@ type JobStats struct {
 	Paused         bool
 }
 
+// IsLeading reports whether the present incarnation is the leader, as far as it knows.
+func (m *Member) IsLeading() bool {
+	in := m.presentIncarnation()
+	return in != nil && in.Elector.IsLeading()
+}
+
 // Stats returns the present state of the member. If ctx ends before the claimer answers, the shards
 // that the member owns are missing.
 func (m *Member) Stats(ctx context.Context) Stats {
