@@ -26,7 +26,9 @@ type posting struct {
 }
 
 // userTx is a transaction of a user.
-type userTx struct{ ops []func(name string) registry.Op }
+type userTx struct {
+	ops []func(name string) registry.Op
+}
 
 func (p *posting) Post(_ context.Context, tx any, dir registry.Key, value []byte) error {
 	u := tx.(*userTx)

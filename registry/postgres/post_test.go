@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"syscall"
@@ -13,8 +14,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/postgres"
+	"github.com/rota-dev/rota/schedule"
 )
 
 // postedValues awaits n posted records, and returns their values in the order of their names.
@@ -111,7 +114,9 @@ func TestPost_Refuses(t *testing.T) {
 	s := sharedServer(t)
 	o := newRegistry(t, s)
 	c := open(t, o)
-	post := func(c registry.Registry, tx any, value []byte) error { return registry.Post(t.Context(), c, tx, "posted", value) }
+	post := func(c registry.Registry, tx any, value []byte) error {
+		return registry.Post(t.Context(), c, tx, "posted", value)
+	}
 	assert.ErrorContains(t, post(c, "no transaction", nil), "string is neither a pgx.Tx nor a *sql.Tx")
 	tx := begin(t, s, "")
 	defer tx.rollback()
@@ -213,4 +218,64 @@ func postOnce(ctx context.Context, db *sql.DB, c *postgres.Client, value string)
 		return err
 	}
 	return tx.Commit()
+}
+
+// TestPost_TriggersRuns has programs trigger a job by transactions while its leader is replaced.
+func TestPost_TriggersRuns(t *testing.T) {
+	s := sharedServer(t)
+	o := newRegistry(t, s)
+	var mu sync.Mutex
+	ran := map[string]int{} // by parameter
+	newExecutor := func(name string) *executor.Executor {
+		ex, err := executor.New(open(t, o), "shop", executor.Options{Instance: name, SessionTTL: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+		require.NoError(t, err)
+		require.NoError(t, ex.Register(executor.Job{Name: "ship", Schedule: schedule.OnTrigger(), Handler: executor.HandlerFunc(func(_ context.Context, r *executor.Run) error {
+			mu.Lock()
+			defer mu.Unlock()
+			ran[r.Param]++
+			return nil
+		})}))
+		require.NoError(t, ex.Start(t.Context()))
+		t.Cleanup(func() { _ = ex.Shutdown(context.WithoutCancel(t.Context())) })
+		return ex
+	}
+	first, second := newExecutor("a"), newExecutor("b")
+	op := second.Operator()
+	db := openSQL(t, s, database, "rota")
+	var slowest time.Duration
+	for i := range 40 {
+		if i == 20 {
+			require.NoError(t, first.Shutdown(t.Context()))
+		}
+		tx, err := db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		require.NoError(t, op.TriggerIn(t.Context(), tx, "ship", fmt.Sprint(i), nil))
+		if i%3 == 0 {
+			require.NoError(t, tx.Rollback())
+			continue
+		}
+		require.NoError(t, tx.Commit())
+		begin := time.Now()
+		if i == 1 || i == 22 {
+			require.Eventually(t, func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				return ran[fmt.Sprint(i)] > 0
+			}, time.Minute, time.Millisecond)
+			slowest = max(slowest, time.Since(begin))
+		}
+	}
+	require.Eventually(t, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(ran) == 26
+	}, time.Minute, 10*time.Millisecond)
+	time.Sleep(time.Second) // for runs that should not be
+	mu.Lock()
+	defer mu.Unlock()
+	for param, n := range ran {
+		assert.Equal(t, 1, n, param)
+	}
+	assert.NotContains(t, ran, "0", "rolled back")
+	t.Logf("a run began at most %v after its commit", slowest)
 }

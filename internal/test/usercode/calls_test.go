@@ -84,7 +84,7 @@ var protected = map[string][]string{
 	},
 	"the caller of a method of rota gets the panic, in its own goroutine": {
 		"operator.MovesOption in operator.Operator.previewMoves",
-		"operator.DefineOption in operator.Operator.defineAll",
+		"operator.DefineOption in operator.defineOptionsOf",
 		"operator.DefinitionFilter in operator.Operator.Definitions",
 		"operator.DefinitionFilter in operator.Operator.DefinitionsPage",
 		"operator.DeleteOption in operator.Operator.deleteAll",
