@@ -35,27 +35,34 @@ func Schemes() registryurl.Schemes {
 	}}
 }
 
-// Stores returns PostgreSQL, with a connection to it and through a pooler in transaction mode.
-func Stores() []fleet.Store {
-	return []fleet.Store{
-		{Name: "postgres", Start: func(ctx context.Context, _ int) (*fleet.Server, error) { return start(ctx, false) }, Members: []int{1}},
-		{Name: "pgbouncer", Start: func(ctx context.Context, _ int) (*fleet.Server, error) { return start(ctx, true) }, Members: []int{1}},
+// Standby is the store whose server has a synchronous standby, to which each restart fails over.
+const Standby = "postgres-standby"
+
+// pooler is the store that is used through a pooler in transaction mode.
+const pooler = "pgbouncer"
+
+// Stores returns PostgreSQL: a server, one behind a pooler, and one with a standby.
+func Stores() (all []fleet.Store) {
+	for _, name := range []string{"postgres", pooler, Standby} {
+		all = append(all, fleet.Store{Name: name, Start: func(ctx context.Context, _ int) (*fleet.Server, error) { return start(ctx, name) }, Members: []int{1}})
 	}
+	return all
 }
 
-// servers are a server and perhaps a pooler.
+// servers are a server, and perhaps a pooler or a standby.
 type servers struct {
-	server *pgserver.Server
+	server *member
 	pooler *pgserver.Pooler
+	addrs  []string // which the processes of a fleet use, each through a proxy
 }
 
 // start starts a server that syncs its disk, as the faults kill it.
-func start(ctx context.Context, pooled bool) (*fleet.Server, error) {
+func start(ctx context.Context, name string) (*fleet.Server, error) {
 	s, err := pgserver.Start("fsync=on")
 	if err != nil {
 		return nil, err
 	}
-	all := servers{server: s}
+	all := servers{server: &member{primary: s}, addrs: []string{s.Addr()}}
 	stop := func(err error) (*fleet.Server, error) {
 		all.Stop()
 		return nil, err
@@ -67,45 +74,87 @@ func start(ctx context.Context, pooled bool) (*fleet.Server, error) {
 	if err != nil {
 		return stop(err)
 	}
-	if pooled {
+	switch name {
+	case pooler:
 		if all.pooler, err = pgserver.StartPooler(s, 20); err != nil {
+			return stop(err)
+		}
+		all.addrs = []string{all.pooler.Addr(), s.Addr()}
+	case Standby:
+		// Standbys copy this setting: once promoted, they commit nothing before they have one of their own.
+		if err := s.Exec(ctx, database, "ALTER SYSTEM SET synchronous_standby_names = '*'"); err != nil {
+			return stop(err)
+		}
+		if all.server.standby, err = s.StartStandby(); err != nil {
+			return stop(err)
+		}
+		all.addrs = append(all.addrs, all.server.standby.Addr())
+		if err := s.Exec(ctx, database, "SELECT pg_reload_conf()"); err != nil {
 			return stop(err)
 		}
 	}
 	return &fleet.Server{Servers: all, Schemes: Schemes(), URL: func(addrs []string) string {
-		url := "postgres://" + addrs[0] + "/" + database + "?user=rota"
-		if pooled {
-			url += "&listen=" + addrs[1]
+		url, more := "postgres://"+addrs[0], ""
+		switch name {
+		case pooler:
+			more = "&listen=" + addrs[1]
+		case Standby:
+			url += "," + addrs[1]
 		}
-		return url
-	}, Log: func(context.Context, []string) (storelog.Log, error) { return &log{server: s}, nil }}, nil
+		return url + "/" + database + "?user=rota" + more
+	}, Log: func(context.Context, []string) (storelog.Log, error) { return &log{server: all.server}, nil }}, nil
 }
 
-// Addrs returns the addresses that the processes of a fleet use, each through a proxy.
-func (s servers) Addrs() []string {
-	if s.pooler == nil {
-		return []string{s.server.Addr()}
-	}
-	return []string{s.pooler.Addr(), s.server.Addr()}
-}
+func (s servers) Addrs() []string { return s.addrs }
 
-func (s servers) Members() []fleet.Member { return []fleet.Member{member{s.server}} }
+func (s servers) Members() []fleet.Member { return []fleet.Member{s.server} }
 
-func (s servers) Leader(context.Context) (fleet.Member, error) { return s.Members()[0], nil }
+func (s servers) Leader(context.Context) (fleet.Member, error) { return s.server, nil }
 
 func (s servers) Stop() {
 	if s.pooler != nil {
 		s.pooler.Remove()
 	}
-	s.server.Remove()
+	s.server.remove()
 }
 
-type member struct{ *pgserver.Server }
+// member is a server, perhaps with a standby.
+type member struct {
+	mu               sync.Mutex
+	primary, standby *pgserver.Server
+}
 
-// Restart kills the server as a crash of its host would, and starts it again.
-func (m member) Restart(ctx context.Context) error {
-	m.Kill()
-	return m.Continue(ctx)
+// Kill kills the server as a crash of its host would.
+func (m *member) Kill() { m.now().Kill() }
+
+// Restart kills the server, and starts it again, or fails over to its standby.
+func (m *member) Restart(ctx context.Context) error {
+	if m.standby == nil {
+		m.primary.Kill()
+		return m.primary.Continue(ctx)
+	}
+	next, err := m.primary.FailOver(ctx, m.standby)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.primary, m.standby = m.standby, next
+	return nil
+}
+
+// now returns the present primary.
+func (m *member) now() *pgserver.Server {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.primary
+}
+
+func (m *member) remove() {
+	m.primary.Remove()
+	if m.standby != nil {
+		m.standby.Remove()
+	}
 }
 
 // audit records each change of a row under the number of its commit, which the schema inserts into the table log after the changes.
@@ -143,7 +192,7 @@ CREATE INDEX ON audit ((1)) WHERE seq IS NULL;
 
 // log reads the commits from the table audit.
 type log struct {
-	server *pgserver.Server
+	server *member
 
 	mu      sync.Mutex
 	last    int64 // id of the last row that was read
@@ -184,7 +233,7 @@ func (l *log) Close() error { return nil }
 func (l *log) read(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	rows, err := l.server.Query(ctx, database, fmt.Sprintf("SELECT id, seq, kind, key, convert_from(value, 'UTF8'), session, "+
+	rows, err := l.server.now().Query(ctx, database, fmt.Sprintf("SELECT id, seq, kind, key, convert_from(value, 'UTF8'), session, "+
 		"(extract(epoch FROM at) * 1000000)::bigint FROM audit WHERE id > %d ORDER BY id", l.last))
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package pgfleet_test
 
 import (
 	"flag"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,14 +26,17 @@ func TestMain(m *testing.M) {
 }
 
 // TestFleet_KeepsItsPromises runs a trial of each sort of fleet on PostgreSQL: by default the faults of processes and of the server through a
-// pooler, all others with a connection to the server.
+// pooler, fail-over with a standby, all others with a connection to the server.
 func TestFleet_KeepsItsPromises(t *testing.T) {
 	for _, store := range pgfleet.Stores() {
 		all := fleet.Trial{
 			Store: store, Members: 1, Kinds: fleet.Kinds(), Rounds: *rounds * len(fleet.Kinds()), Chains: 2, TTL: 3 * time.Second, Seed: *seed,
 		}
+		if store.Name == pgfleet.Standby {
+			all.Kinds = slices.DeleteFunc(all.Kinds, func(k fleet.Kind) bool { return k.Name != "restart-servers" })
+		}
 		for i, trial := range fleet.Trials(all) {
-			if pooled := store.Name == "pgbouncer"; pooled != (i == 0) && !long.Pick(false, true) {
+			if (store.Name == "postgres") == (i == 0) && !long.Pick(false, true) {
 				continue
 			}
 			t.Run(trial.String(), func(t *testing.T) {

@@ -28,22 +28,37 @@ type Server struct {
 
 // Start starts a server with settings such as fsync=on. By default it does not sync its disk.
 func Start(settings ...string) (*Server, error) {
-	return startWith(func(ctx context.Context, s *Server) (func() *exec.Cmd, error) {
+	return startAt(nil, func(ctx context.Context, s *Server) (func() *exec.Cmd, error) {
 		return dbserver.PreparePostgres(ctx, s.dir, s.port, append(defaults, settings...)...)
 	})
 }
 
 // StartStandby starts a server that follows this one, until it is promoted.
-func (s *Server) StartStandby() (*Server, error) {
-	return startWith(func(ctx context.Context, standby *Server) (func() *exec.Cmd, error) {
+func (s *Server) StartStandby() (*Server, error) { return s.startStandbyAt(nil) }
+
+func (s *Server) startStandbyAt(port *freeport.Port) (*Server, error) {
+	return startAt(port, func(ctx context.Context, standby *Server) (func() *exec.Cmd, error) {
 		return dbserver.PreparePostgresStandby(ctx, standby.dir, standby.port, s.port.Number, defaults...)
 	})
 }
 
+// FailOver kills the server, promotes its standby, and starts another standby of that at the address of the one that was killed.
+func (s *Server) FailOver(ctx context.Context, standby *Server) (next *Server, err error) {
+	s.Kill()
+	if err := standby.Exec(ctx, "postgres", "SELECT pg_promote()"); err != nil {
+		return nil, fmt.Errorf("promote: %w", err)
+	}
+	port := s.port
+	s.port = nil
+	s.Remove()
+	return standby.startStandbyAt(port)
+}
+
 type prepareFunc func(ctx context.Context, s *Server) (func() *exec.Cmd, error)
 
-func startWith(prepare prepareFunc) (*Server, error) {
-	s := &Server{}
+// startAt starts a server at a port, or at a new one if that is nil.
+func startAt(port *freeport.Port, prepare prepareFunc) (*Server, error) {
+	s := &Server{port: port}
 	if err := s.start(prepare); err != nil {
 		s.Remove()
 		return nil, fmt.Errorf("start postgres: %w", err)
@@ -62,8 +77,10 @@ func (s *Server) start(prepare prepareFunc) (err error) {
 	if s.dir, err = os.MkdirTemp("", "rota-postgres-"); err != nil {
 		return err
 	}
-	if s.port, err = freeport.Reserve(); err != nil {
-		return err
+	if s.port == nil {
+		if s.port, err = freeport.Reserve(); err != nil {
+			return err
+		}
 	}
 	if s.command, err = prepare(ctx, s); err != nil {
 		return err
