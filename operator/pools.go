@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/rota-dev/rota/internal/group/snapshot"
 	"github.com/rota-dev/rota/internal/record"
@@ -67,6 +68,41 @@ func (o *Operator) SetPool(ctx context.Context, pool string, size int) error {
 		return fmt.Errorf("set pool %q: %w", pool, err)
 	}
 	return nil
+}
+
+// AddPools sets the sizes of those pools that have none, and returns the sizes of all pools then. Sizes that operators have set stay. It
+// returns the error of SetPool for a size that is not allowed, and then sets none.
+func (o *Operator) AddPools(ctx context.Context, sizes map[string]int) (inForce map[string]int, err error) {
+	for _, pool := range slices.Sorted(maps.Keys(sizes)) {
+		if err := cmp.Or(record.CheckPool(pool), record.CheckPoolSize(sizes[pool])); err != nil {
+			return nil, fmt.Errorf("add pool %.100q: %w", pool, invalidArgument(err))
+		}
+	}
+	err = o.changeGroupControl(ctx, func(c *record.GroupControl) (string, error) {
+		all, added := map[string]int{}, []string{}
+		maps.Copy(all, sizes)
+		maps.Copy(all, c.Pools)
+		for _, pool := range slices.Sorted(maps.Keys(sizes)) {
+			if _, sized := c.Pools[pool]; !sized {
+				added = append(added, fmt.Sprintf("%s to %d", pool, sizes[pool]))
+			}
+		}
+		switch inForce = c.Pools; {
+		case len(added) == 0:
+			return "", ErrUnchanged
+		case len(all) > record.MaxPools:
+			return "", ErrTooManyPools
+		}
+		c.Pools, inForce = all, all
+		return "set pool " + strings.Join(added, ", "), nil
+	})
+	if errors.Is(err, ErrUnchanged) {
+		err = nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("add pools: %w", err)
+	}
+	return maps.Clone(inForce), nil
 }
 
 // DeletePool deletes the size of a pool. Runs that have begun continue. If jobs still name the pool, their runs wait until it has a size
