@@ -19,7 +19,7 @@ type Stats struct {
 	Pools     map[string]PoolStats // nil: no job here has had one, and no pool has a size or this is not the leader
 }
 
-// PoolStats describes what a member has of a pool. Size and Sized are known to the leader only.
+// PoolStats describes what a member has of a pool. Only the leader has Size and Sized.
 type PoolStats struct {
 	claimer.PoolView
 	Size  int

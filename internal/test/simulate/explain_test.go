@@ -212,12 +212,11 @@ owners:
 	}
 }
 
-// unsettled counts owners whose demand for slots is not that of their claims, or who have slots for runs that wait: they are about to
-// announce it, or to claim the runs.
+// unsettled counts owners that have not announced yet that runs wait, or wait no more, and those with free slots for runs that wait.
 const unsettled = "unsettled"
 
-// freeSlots returns how many more runs of a pool an owner may claim. It is unsettled if the records do not show that: they hold
-// what it has announced.
+// freeSlots returns how many more runs of a pool an owner may claim. Explain knows only
+// what the owner has announced, so the answer is settled once that agrees.
 func (w *witness) freeSlots(inc, pool string, now record.Instant) (free int, settled bool) {
 	running, waiting := 0, 0
 	for segment, p := range w.records.Plans {
