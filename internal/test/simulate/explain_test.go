@@ -241,8 +241,8 @@ func (w *witness) freeSlots(inc, pool string, now record.Instant) (free int, set
 		limit = 0
 	}
 	free = max(limit-running, 0)
-	waits := running+waiting > limit
-	return free, waiting == 0 || waits == records.Waits(pool, inc) && (!waits || free == 0)
+	waits, announced := running+waiting > limit, limit == 0 || records.Demands[inc].Pools[pool].Want > limit
+	return free, waiting == 0 || waits == announced && (!waits || free == 0)
 }
 
 // inputOf returns the input of a decision of an owner without free slots.
