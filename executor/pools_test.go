@@ -388,7 +388,7 @@ func TestPool_Status(t *testing.T) {
 		f.pooled("a", executor.Job{Name: "job", Shards: 5, Handler: c.run(20 * time.Second)})
 		until(1)
 		time.Sleep(2 * time.Second)
-		assert.Equal(t, map[string]executor.PoolStats{"db": {Slots: 2, Running: 2, Waiting: 3}}, f.members[0].Stats().Pools)
+		assert.Equal(t, map[string]executor.PoolStats{"db": {Slots: 2, Running: 2, Waiting: 3, Size: 2, Sized: true}}, f.members[0].Stats().Pools)
 		pools, err := op.Pools(t.Context())
 		require.NoError(t, err)
 		require.Len(t, pools, 1)

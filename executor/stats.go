@@ -25,7 +25,8 @@ type Stats struct {
 	// Jobs has the jobs of which this instance owns shards, or has runs. On the leader it also
 	// has the jobs with shards that no instance owns, and paused jobs.
 	Jobs map[string]JobStats
-	// Pools has the pools of jobs of which this instance owns or has owned shards. It is nil if there are none.
+	// Pools has the pools of jobs of which this instance owns or has owned shards. On the leader it also has all pools with a size. It is
+	// nil if there are none.
 	Pools map[string]PoolStats
 }
 
@@ -34,6 +35,10 @@ type PoolStats struct {
 	Slots   int // that it may use
 	Running int // claimed runs whose handlers have not returned
 	Waiting int // due runs that wait for a slot, and are not claimed
+
+	// Size is the size of the pool in the group, and Sized reports whether it has one. The leader knows them; on other instances they are zero.
+	Size  int
+	Sized bool
 }
 
 // RefusedClaims counts transactions that claim runs or record their ends and that the store refused, by cause. The
@@ -128,7 +133,7 @@ func (e *Executor) Stats() Stats {
 		if s.Pools == nil {
 			s.Pools = map[string]PoolStats{}
 		}
-		s.Pools[name] = PoolStats(p)
+		s.Pools[name] = PoolStats{p.Slots, p.Running, p.Waiting, p.Size, p.Sized}
 	}
 	for name, running := range e.claimed.countRunning() { // the pool counts a batch of Together as one
 		j := s.Jobs[name]

@@ -82,12 +82,12 @@ const AllShards = -1
 // that of Status, and one read for each job that the job follows.
 func (o *Operator) Explain(ctx context.Context, job string, shard int, fire time.Time) (Explanation, error) {
 	s, followed, err := o.readFollower(ctx, record.Segment(job))
+	if err == nil {
+		err = o.listPools(ctx, s)
+	}
 	var r explain.Records
 	if err == nil {
 		r, err = o.explainRecords(ctx, s, job, followed)
-	}
-	if err == nil {
-		r.Pools, err = o.explainPools(ctx, r.Plan)
 	}
 	if err != nil {
 		return Explanation{}, fmt.Errorf("explain %q: %w", job, err)

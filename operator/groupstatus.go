@@ -39,6 +39,8 @@ type JobSummary struct {
 	// NextFire and Overdue are as in Status, and zero if the Operator has no compiler.
 	NextFire time.Time `json:"next,omitzero"`
 	Overdue  time.Time `json:"overdue,omitzero"`
+	// AwaitedPool is as in Status.
+	AwaitedPool string `json:"awaited_pool,omitempty"`
 	// LastFire is the latest scheduled fire that was claimed or skipped for any shard. ClaimedTo is
 	// the latest one up to which that holds for every shard. Zero means that there is none.
 	LastFire  time.Time `json:"last_fire,omitzero"`
@@ -120,7 +122,7 @@ type InstanceStatus struct {
 // and dashboards; the state may have changed by the time Group returns, and each directory is
 // read at an instant of its own, as in Status.
 //
-// The cost is a listing of seven directories, and one for each incarnation that has a member record
+// The cost is a listing of six directories, of two more once a job has a pool, and of one for each incarnation that has a member record
 // or owns shards. The number of jobs determines the size of the listings, not their number.
 func (o *Operator) Group(ctx context.Context) (GroupStatus, error) {
 	s, err := o.listGroup(ctx)
@@ -215,7 +217,7 @@ func Groups(ctx context.Context, reg registry.Registry, namespace string) ([]str
 // Summary returns the part of st that lists of jobs show.
 func (st *Status) Summary() JobSummary {
 	s := JobSummary{
-		Job: st.Job, Revision: st.Revision, Schedule: st.Schedule, NextFire: st.NextFire, Overdue: st.Overdue,
+		Job: st.Job, Revision: st.Revision, Schedule: st.Schedule, NextFire: st.NextFire, Overdue: st.Overdue, AwaitedPool: st.AwaitedPool,
 		Shards: st.Shards, Unowned: len(st.Unowned), Frozen: len(st.Frozen), Disabled: len(st.Disabled), Triggers: len(st.Triggers),
 		Paused: st.Paused, ScheduleStopped: st.ScheduleStopped, GroupPaused: st.GroupPaused, Failing: st.Failing, Until: st.Intent.Until, HeldBy: st.Intent.HeldBy,
 		RetiredBy: st.Intent.RetiredBy, UnofferedSince: st.UnofferedSince, Problem: st.Problem, Counts: st.Counts, Ended: st.Ended,

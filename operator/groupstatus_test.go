@@ -296,6 +296,7 @@ func TestOperator_GroupReadsDirectories(t *testing.T) {
 func TestOperator_Watch(t *testing.T) {
 	membertest.RunBubble(t, "agrees with Group after each change", func(t *testing.T, g *membertest.Group) {
 		o, _ := g.NewOperator()
+		o = o.WithCompiler(new(membertest.Worker).Compile)
 		v, err := o.Watch(t.Context())
 		require.NoError(t, err)
 		defer v.Close()
@@ -339,11 +340,26 @@ func TestOperator_Watch(t *testing.T) {
 		a := g.Start("a", coordtest.Def("job", 0, 4, ""))
 		<-changed
 		agree()
-		b := g.StartWorking("b", membertest.WorkFor(90*time.Second), coordtest.Def("job", 0, 4, ""), coordtest.Def("other", 0, 1, ""))
+		b := g.StartWorking("b", membertest.WorkFor(90*time.Second), coordtest.Def("job", 0, 4, ""), coordtest.Def("other", 0, 1, ""), coordtest.Def("pooled", 0, 2, `,"pool":"db"`))
+		awaited := func() string {
+			jobs := v.Status().Jobs
+			return jobs[slices.IndexFunc(jobs, func(j operator.JobSummary) bool { return j.Job == "pooled" })].AwaitedPool
+		}
 		for n := range 4 {
 			membertest.SleepToMinute(n + 1)
 			agree()
+			assert.Equal(t, "db", awaited())
 		}
+		require.NoError(t, o.SetPool(t.Context(), "db", 1))
+		time.Sleep(10 * time.Second)
+		agree()
+		assert.Equal(t, "db", awaited(), "one of the two shards runs")
+		require.NoError(t, o.SetPool(t.Context(), "db", 2))
+		time.Sleep(3 * time.Minute)
+		agree()
+		assert.Empty(t, awaited())
+		g.SpoilRecord(g.Keys.Slots("db"))
+		agree()
 		require.NoError(t, a.Pause(t.Context(), "job"))
 		agree()
 		b.Abandon()

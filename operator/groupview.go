@@ -22,6 +22,7 @@ type GroupView struct {
 	mu      sync.Mutex
 	answers *summaries
 	claims  map[string]context.CancelFunc // the followers of claims, by incarnation
+	pools   bool                          // the records of pools are followed
 	unread  map[registry.Key]bool         // directories of which no snapshot has arrived
 	ready   chan struct{}                 // closed once unread is empty
 	changed chan struct{}                 // closed and replaced at each change
@@ -30,7 +31,7 @@ type GroupView struct {
 
 // Watch returns a view of the group that watches keep current. It waits for the first state, at
 // most until ctx ends. The view outlives ctx; the caller closes it. There is one watch, and one
-// goroutine, for each directory that Group lists. Between changes, they cost nothing.
+// goroutine, for each directory that Group lists; those of pools once a job has one. Between changes, they cost nothing.
 func (o *Operator) Watch(ctx context.Context) (*GroupView, error) {
 	if err := o.checkFormat(ctx); err != nil {
 		return nil, fmt.Errorf("watch group: %w", err)
@@ -216,6 +217,7 @@ func (v *GroupView) apply(dir registry.Key, b registry.Batch, known map[registry
 	}
 	if dir == v.op.keys.Members() || dir == v.op.keys.Plans() {
 		v.followClaims()
+		v.followPools()
 	}
 	v.noteRead(dir)
 	v.notify()
@@ -237,6 +239,17 @@ func (v *GroupView) followClaims() {
 			cancel()
 			delete(v.claims, inc)
 		}
+	}
+}
+
+// followPools begins to follow the records of pools once a job has one. v.mu is held.
+func (v *GroupView) followPools() {
+	if v.pools || !v.answers.records.HasPool() {
+		return
+	}
+	v.pools = true
+	for _, dir := range v.answers.records.PoolDirectories() {
+		v.startFollower(v.ctx, dir)
 	}
 }
 

@@ -145,7 +145,7 @@ func KnowingStrategies(strategies map[string]strategy.Func) MovesOption {
 // return. The moves of a job whose strategy is not known here are Unknown; its shards count for the
 // balance as if they stayed. See KnowingStrategies.
 //
-// The cost is one list of each directory of the group: seven reads for any number of jobs. Moves fails
+// The cost is one list of each directory of the group: at most nine reads for any number of jobs. Moves fails
 // with ErrUnknownJob if OfJob names a job that is not stored.
 func (o *Operator) Moves(ctx context.Context, options ...MovesOption) (Preview, error) {
 	p, err := o.previewMoves(ctx, options)

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
-	"github.com/rota-dev/rota/internal/group/explain"
-	"github.com/rota-dev/rota/internal/group/pools"
+	"github.com/rota-dev/rota/internal/group/snapshot"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -70,6 +70,41 @@ func (o *Operator) SetPool(ctx context.Context, pool string, size int) error {
 	return nil
 }
 
+// AddPools sets the sizes of those pools that have none, and returns the sizes of all pools then. Sizes that operators have set stay. It
+// returns the error of SetPool for a size that is not allowed, and then sets none.
+func (o *Operator) AddPools(ctx context.Context, sizes map[string]int) (inForce map[string]int, err error) {
+	for _, pool := range slices.Sorted(maps.Keys(sizes)) {
+		if err := cmp.Or(record.CheckPool(pool), record.CheckPoolSize(sizes[pool])); err != nil {
+			return nil, fmt.Errorf("add pool %.100q: %w", pool, invalidArgument(err))
+		}
+	}
+	err = o.changeGroupControl(ctx, func(c *record.GroupControl) (string, error) {
+		all, added := map[string]int{}, []string{}
+		maps.Copy(all, sizes)
+		maps.Copy(all, c.Pools)
+		for _, pool := range slices.Sorted(maps.Keys(sizes)) {
+			if _, sized := c.Pools[pool]; !sized {
+				added = append(added, fmt.Sprintf("%s to %d", pool, sizes[pool]))
+			}
+		}
+		switch inForce = c.Pools; {
+		case len(added) == 0:
+			return "", ErrUnchanged
+		case len(all) > record.MaxPools:
+			return "", ErrTooManyPools
+		}
+		c.Pools, inForce = all, all
+		return "set pool " + strings.Join(added, ", "), nil
+	})
+	if errors.Is(err, ErrUnchanged) {
+		err = nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("add pools: %w", err)
+	}
+	return maps.Clone(inForce), nil
+}
+
 // DeletePool deletes the size of a pool. Runs that have begun continue. If jobs still name the pool, their runs wait until it has a size
 // again: take the pool out of the jobs first.
 func (o *Operator) DeletePool(ctx context.Context, pool string) error {
@@ -89,109 +124,70 @@ func (o *Operator) DeletePool(ctx context.Context, pool string) error {
 
 // Pools returns the pools of the group, sorted by name: those with a size, and those of which instances have or want slots.
 func (o *Operator) Pools(ctx context.Context) ([]PoolStatus, error) {
-	read, err := o.readPools(ctx)
+	s, err := o.getReadable(ctx, o.keys.GroupControl())
+	if err == nil {
+		err = o.list(ctx, s, registry.ReadOptions{}, append(s.PoolDirectories(), o.keys.Instances())...)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("pools: %w", err)
 	}
-	return read.status(), nil
+	return poolStatuses(s), nil
 }
 
-// explainPools returns the records of pools for the job of a plan, nil if it has no pool.
-func (o *Operator) explainPools(ctx context.Context, p *record.Plan) (*explain.Pools, error) {
-	if p == nil || !p.HasPool() {
-		return nil, nil
+// listPools reads the records of pools into s if a job has one. What cannot be read counts as missing. It follows a fresh read, as getEach does.
+func (o *Operator) listPools(ctx context.Context, s *snapshot.Snapshot) error {
+	if !s.HasPool() {
+		return nil
 	}
-	r, err := o.readPools(ctx)
-	return &explain.Pools{Sizes: r.sizes, Slots: r.slots, Demands: r.demands}, err
+	return o.list(ctx, s, registry.ReadOptions{}, s.PoolDirectories()...)
 }
 
-// poolRecords are the records of the pools of a group.
-type poolRecords struct {
-	sizes   map[string]int
-	slots   map[string]record.Slots
-	demands map[string]record.Demand // by incarnation
-	live    map[registry.SessionID]bool
-}
-
-// readPools reads the records of the pools. What cannot be read counts as missing; the leader logs it.
-func (o *Operator) readPools(ctx context.Context) (poolRecords, error) {
-	r := poolRecords{slots: map[string]record.Slots{}, demands: map[string]record.Demand{}, live: map[registry.SessionID]bool{}}
-	group, err := o.readGroupControl(ctx)
-	if err != nil {
-		return r, err
-	}
-	r.sizes = group.Pools
-	for _, dir := range []struct {
-		key registry.Key
-		add func(registry.Entry)
-	}{
-		{o.keys.Demands(), func(e registry.Entry) {
-			if d, err := o.keys.DecodeDemandEntry(e); err == nil {
-				r.demands[d.Incarnation] = d
-			}
-		}},
-		{o.keys.Pools(), func(e registry.Entry) {
-			if s, err := record.DecodeSlotsEntry(e); err == nil {
-				r.slots[s.Pool] = s
-			}
-		}},
-		{o.keys.Instances(), func(e registry.Entry) { r.live[e.Owner] = true }},
-	} {
-		listing, err := o.reg.List(ctx, dir.key, registry.ReadOptions{})
-		if err != nil {
-			return r, err
-		}
-		for _, e := range listing.Entries {
-			dir.add(e)
-		}
-	}
-	return r, nil
-}
-
-// status returns the state of all pools.
-func (r *poolRecords) status() []PoolStatus {
-	names := map[string]bool{}
-	for name := range r.sizes {
+// poolStatuses returns the state of all pools.
+func poolStatuses(s *snapshot.Snapshot) []PoolStatus {
+	pools, names := s.Pools(), map[string]bool{}
+	for name := range pools.Sizes {
 		names[name] = true
 	}
-	for name := range r.slots {
+	for name := range pools.Slots {
 		names[name] = true
 	}
-	for _, d := range r.demands {
+	for _, d := range pools.Demands {
 		for name := range d.Pools {
 			names[name] = true
 		}
 	}
 	out := make([]PoolStatus, 0, len(names))
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		out = append(out, r.statusOf(name))
+		out = append(out, poolStatus(s, name))
 	}
 	return out
 }
 
-// statusOf returns the state of one pool.
-func (r *poolRecords) statusOf(name string) PoolStatus {
-	size, sized := r.sizes[name]
-	s := PoolStatus{Pool: name, Size: size, Sized: sized, Instances: []PoolInstance{}}
+// poolStatus returns the state of one pool.
+func poolStatus(s *snapshot.Snapshot, name string) PoolStatus {
+	pools := s.Pools()
+	size, sized := pools.Sizes[name]
+	st := PoolStatus{Pool: name, Size: size, Sized: sized, Instances: []PoolInstance{}}
 	incarnations := map[string]bool{}
-	for inc := range r.slots[name].Grants {
+	for inc := range pools.Slots[name].Grants {
 		incarnations[inc] = true
 	}
-	for inc, d := range r.demands {
+	for inc, d := range pools.Demands {
 		if _, ok := d.Pools[name]; ok {
 			incarnations[inc] = true
 		}
 	}
 	for _, inc := range slices.Sorted(maps.Keys(incarnations)) {
-		d := r.demands[inc].Pools[name]
-		held, _ := pools.Held(r.slots[name].Grants[inc], d)
-		i := PoolInstance{Instance: record.InstanceOf(inc), Incarnation: inc, Slots: held, Wants: d.Want, Alive: r.live[record.SessionOf(inc)]}
+		i := PoolInstance{
+			Instance: record.InstanceOf(inc), Incarnation: inc, Slots: pools.Held(name, inc), Wants: pools.Demands[inc].Pools[name].Want,
+			Alive: s.IsLive(record.SessionOf(inc)),
+		}
 		if i.Slots == 0 && i.Wants == 0 {
 			continue
 		}
-		s.Taken += i.Slots
-		s.Waiting += max(i.Wants-i.Slots, 0)
-		s.Instances = append(s.Instances, i)
+		st.Taken += i.Slots
+		st.Waiting += max(i.Wants-i.Slots, 0)
+		st.Instances = append(st.Instances, i)
 	}
-	return s
+	return st
 }

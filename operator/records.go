@@ -81,13 +81,16 @@ func (o *Operator) listMembers(ctx context.Context, s *snapshot.Snapshot) error 
 	return o.list(ctx, s, registry.ReadOptions{}, o.keys.Members(), o.keys.Instances())
 }
 
-// listGroup reads the records of the group but the claims: one list for each directory.
+// listGroup reads the records of the group but the claims: one list for each directory, without those of pools if no job has one.
 func (o *Operator) listGroup(ctx context.Context) (*snapshot.Snapshot, error) {
 	s := snapshot.New(o.keys)
 	if err := o.get(ctx, s, o.keys.Meta()); err != nil {
 		return nil, err
 	}
-	return s, o.list(ctx, s, registry.ReadOptions{Fresh: true}, s.Directories()...)
+	if err := o.list(ctx, s, registry.ReadOptions{Fresh: true}, s.Directories()...); err != nil {
+		return nil, err
+	}
+	return s, o.listPools(ctx, s)
 }
 
 // listClaims reads the claims records of incarnations into s.

@@ -49,6 +49,8 @@ type Status struct {
 	// schedule.Always and FixedDelay, a shard that runs has no due fire, and a run that is to be made again
 	// counts from when it became pending.
 	Overdue time.Time `json:"overdue,omitzero"`
+	// AwaitedPool is the pool of the job if there is an Overdue fire and an owner of shards waits for slots of the pool. It is empty otherwise.
+	AwaitedPool string `json:"awaited_pool,omitempty"`
 	// Leader is the leader of the group.
 	Leader LeaderStatus `json:"leader,omitzero"`
 	// Intent is the intent that operators have stored. Paused, ScheduleStopped and Disabled
@@ -232,6 +234,9 @@ func (o *Operator) readStatus(ctx context.Context, job string) (Status, error) {
 		err = o.getFleet(ctx, s, segment)
 	}
 	if err == nil {
+		err = o.listPools(ctx, s)
+	}
+	if err == nil {
 		err = s.CheckForeign()
 	}
 	if err != nil {
@@ -287,11 +292,14 @@ func statusOf(s *snapshot.Snapshot, segment string, programs map[int]due.Program
 		st.addProgress(plan, done)
 		all := shardset.Range(0, plan.Shards())
 		st.Overdue = due.OldestUnclaimed(plan, programs, progress, all, record.InstantOf(now)).Time()
+		if !st.Overdue.IsZero() {
+			st.AwaitedPool = s.AwaitedPool(segment)
+		}
 		st.NextFire = due.NextFire(plan, programs, progress, all, now)
 		st.Failing = shardList(due.FailingShards(plan, programs, done.Watermarks, done.Running, failures))
 	}
 	if control.Retiring != nil { // the leader may not have paused it yet
-		st.Overdue, st.NextFire = time.Time{}, time.Time{}
+		st.Overdue, st.AwaitedPool, st.NextFire = time.Time{}, "", time.Time{}
 	}
 	st.Counts, st.Ended, st.Failures = Counts(counts), ended.Time(), failuresOf(failures)
 	return st
@@ -301,7 +309,7 @@ func statusOf(s *snapshot.Snapshot, segment string, programs map[int]due.Program
 func (st *Status) addDefined(d *record.Defined, awake, planned bool, c *record.Control) {
 	if d.IsDeleted() {
 		st.DeletedBy = actOf(&d.By)
-		st.Overdue, st.NextFire = time.Time{}, time.Time{}
+		st.Overdue, st.AwaitedPool, st.NextFire = time.Time{}, "", time.Time{}
 		return
 	}
 	if planned {

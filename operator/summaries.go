@@ -23,10 +23,11 @@ type summaries struct {
 	namespace, name string // of the group
 	compile         due.Compiler
 
-	jobs     map[string]*jobEntry // by segment
-	stale    []*jobEntry          // jobs that wait for refresh
-	expiries expiries
-	computed int // the number of summaries computed so far
+	jobs      map[string]*jobEntry // by segment
+	stale     []*jobEntry          // jobs that wait for refresh
+	dueInPool map[*jobEntry]bool   // jobs with a pool and a due fire
+	expiries  expiries
+	computed  int // the number of summaries computed so far
 
 	order   []*jobEntry    // known jobs by name; nil if it is to be computed
 	owned   map[string]int // shards by incarnation, of all jobs
@@ -63,7 +64,7 @@ type jobEntry struct {
 // newSummaries returns the summaries of a snapshot, which changes by put and remove only from now on.
 func (o *Operator) newSummaries(s *snapshot.Snapshot) *summaries {
 	g := &summaries{
-		records: s, namespace: o.namespace, name: o.group, compile: o.compile, jobs: map[string]*jobEntry{},
+		records: s, namespace: o.namespace, name: o.group, compile: o.compile, jobs: map[string]*jobEntry{}, dueInPool: map[*jobEntry]bool{},
 		owned: map[string]int{}, running: map[string]int{}, lostStale: true,
 	}
 	for segment := range s.Segments() {
@@ -88,6 +89,12 @@ func (g *summaries) remove(key registry.Key) {
 func (g *summaries) noteChange(key registry.Key) {
 	if segment, ofJob := g.records.JobOf(key); ofJob {
 		g.markStale(segment)
+		return
+	}
+	if slices.Contains(g.records.PoolDirectories(), key.Dir()) {
+		for j := range g.dueInPool {
+			g.markStale(j.segment)
+		}
 		return
 	}
 	g.lostStale = true
@@ -179,6 +186,7 @@ func addTo(sums, numbers map[string]int, sign int) {
 // zero for never.
 func (g *summaries) compute(j *jobEntry, now time.Time) (expires time.Time) {
 	j.stale, j.summary = false, JobSummary{}
+	delete(g.dueInPool, j)
 	j.owned, j.running = map[string]int{}, map[string]int{}
 	plan := g.records.Plans[j.segment]
 	if j.planOf != plan.Rev {
@@ -189,6 +197,9 @@ func (g *summaries) compute(j *jobEntry, now time.Time) (expires time.Time) {
 	}
 	st := statusOf(g.records, j.segment, j.programs, now)
 	j.summary = st.Summary()
+	if !st.Overdue.IsZero() && plan.Plan.HasPool() {
+		g.dueInPool[j] = true
+	}
 	if plan.Plan == nil {
 		if key := g.records.Keys.Plan(j.segment); g.records.Unreadable[key] != nil {
 			j.summary.Problem = unreadableProblem(key)

@@ -13,6 +13,7 @@ type metrics struct {
 	clockOffset                                        prometheus.Gauge
 
 	// Read when metrics are collected.
+	poolSize, poolSlots, poolRuns, poolWaiting                                                    *prometheus.Desc // of pools
 	runsActive, shardsOwned, shardsBlocked, overdue, nextFire, shardsUnowned, paused              *prometheus.Desc // of jobs
 	leader, sessionRemaining, workersBusy, workersQueued, buildInfo, eventsDropped, claimsRefused *prometheus.Desc
 }
@@ -27,7 +28,7 @@ func newMetrics(labels prometheus.Labels) metrics {
 	desc := func(name, help string, variable ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, variable, labels)
 	}
-	const job = "job_name"
+	const job, pool = "job_name", "pool"
 	return metrics{
 		runs:    counter("rota_runs_total", "Runs that have ended, by outcome.", job, "outcome"),
 		reruns:  counter("rota_reruns_total", "Runs that were claimed again after a crash or a hand-back.", job),
@@ -60,6 +61,11 @@ func newMetrics(labels prometheus.Labels) metrics {
 		shardsUnowned: desc("rota_shards_unowned", "Shards that no instance owns. On the leader only.", job),
 		paused:        desc("rota_job_paused", "Whether the job is paused. On the leader only.", job),
 
+		poolSize:    desc("rota_pool_size", "How many runs of the pool may run at once in the group. On the leader only; missing for a pool without a size.", pool),
+		poolSlots:   desc("rota_pool_slots", "Slots of the pool that this instance has.", pool),
+		poolRuns:    desc("rota_pool_runs", "Slots of the pool that runs of this instance use.", pool),
+		poolWaiting: desc("rota_pool_waiting", "Due runs of this instance that wait for a slot of the pool.", pool),
+
 		leader:           desc("rota_leader", "Whether this instance leads its group."),
 		sessionRemaining: desc("rota_session_remaining_seconds", "Time until the session is lost unless the store answers; 0 without a session."),
 		workersBusy:      desc("rota_workers_busy", "Runs that have a worker."),
@@ -81,6 +87,7 @@ func (m *metrics) counted() []prometheus.Collector {
 func (m *metrics) snapshot() []*prometheus.Desc {
 	return []*prometheus.Desc{
 		m.runsActive, m.shardsOwned, m.shardsBlocked, m.overdue, m.nextFire, m.shardsUnowned, m.paused,
+		m.poolSize, m.poolSlots, m.poolRuns, m.poolWaiting,
 		m.leader, m.sessionRemaining, m.workersBusy, m.workersQueued, m.buildInfo, m.eventsDropped, m.claimsRefused,
 	}
 }

@@ -8,7 +8,7 @@
 // NewRegistry measures the operations of a registry. All other metrics have the labels rota_namespace and rota_group. Those of a job have the label job_name,
 // for the first 1,000 jobs that an instance observes; further jobs share the job_name _other. All defined jobs of a kind
 // share the job_name kind:KIND, so that a hundred thousand of them are one job_name: counters and counts are their sums,
-// times the worst of them. No metric has a label for a shard, a fire or an error. docs/operating/alerts.md lists the metrics, and
+// times the worst of them. Those of a pool have the label pool, for the first 256 pools, and _other. No metric has a label for a shard, a fire or an error. docs/operating/alerts.md lists the metrics, and
 // alerts.yaml has rules for alerts on them.
 package rotaprom
 
@@ -30,8 +30,10 @@ import (
 const (
 	// maxJobs bounds the jobs and kinds with series of their own.
 	maxJobs = 1000
-	// otherJobs is the job_name of further jobs.
-	otherJobs = "_other"
+	// maxPools bounds the pools with series of their own. A group has no more with a size, but jobs can name any pool.
+	maxPools = 256
+	// others is the job_name of further jobs, and the pool of further pools.
+	others = "_other"
 )
 
 // Collector returns a collector of the metrics of ex. It adds an observer to ex: call it before
@@ -39,7 +41,7 @@ const (
 // group.
 func Collector(ex *executor.Executor) prometheus.Collector {
 	s := ex.Stats()
-	c := &collector{ex: ex, names: map[string]bool{}, metrics: newMetrics(prometheus.Labels{"rota_namespace": s.Namespace, "rota_group": s.Group})}
+	c := &collector{ex: ex, jobs: bounded{max: maxJobs}, pools: bounded{max: maxPools}, metrics: newMetrics(prometheus.Labels{"rota_namespace": s.Namespace, "rota_group": s.Group})}
 	ex.Observe(c.observer())
 	return c
 }
@@ -50,8 +52,30 @@ type collector struct {
 	ex *executor.Executor
 	metrics
 
-	mu    sync.Mutex
-	names map[string]bool // values of job_name in use
+	jobs, pools bounded
+}
+
+// bounded are the values of a label: the first ones, and others.
+type bounded struct {
+	max  int
+	mu   sync.Mutex
+	used map[string]bool
+}
+
+// value returns the value for a name.
+func (b *bounded) value(name string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.used[name]:
+		return name
+	case len(b.used) >= b.max:
+		return others
+	case b.used == nil:
+		b.used = map[string]bool{}
+	}
+	b.used[name] = true
+	return name
 }
 
 // job returns the job_name of a job, or of the kind of a defined job.
@@ -59,16 +83,7 @@ func (c *collector) job(name, kind string) string {
 	if kind != "" {
 		name = "kind:" + kind
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.names[name] {
-		return name
-	}
-	if len(c.names) >= maxJobs {
-		return otherJobs
-	}
-	c.names[name] = true
-	return name
+	return c.jobs.value(name)
 }
 
 // observer returns the observer that counts events.
@@ -198,6 +213,22 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		if s.Leading {
 			gauge(c.shardsUnowned, float64(j.Unowned), job)
 			gauge(c.paused, number(j.Paused), job)
+		}
+	}
+	pools := map[string]executor.PoolStats{}
+	for _, name := range slices.Sorted(maps.Keys(s.Pools)) {
+		label, p := c.pools.value(name), s.Pools[name]
+		sum := pools[label]
+		pools[label] = executor.PoolStats{
+			Slots: sum.Slots + p.Slots, Running: sum.Running + p.Running, Waiting: sum.Waiting + p.Waiting, Size: sum.Size + p.Size, Sized: sum.Sized || p.Sized,
+		}
+	}
+	for pool, p := range pools {
+		gauge(c.poolSlots, float64(p.Slots), pool)
+		gauge(c.poolRuns, float64(p.Running), pool)
+		gauge(c.poolWaiting, float64(p.Waiting), pool)
+		if p.Sized {
+			gauge(c.poolSize, float64(p.Size), pool)
 		}
 	}
 }

@@ -98,7 +98,11 @@ func (v JobDetail) Screen(t Times) Screen {
 		add("policy", "%s", policy)
 	}
 	if !v.Overdue.IsZero() {
-		add("due since", "%s", t.Exact(v.Overdue))
+		text := t.Exact(v.Overdue)
+		if v.AwaitedPool != "" {
+			text += ", waits for pool " + v.AwaitedPool
+		}
+		add("due since", "%s", text)
 	}
 	for _, text := range v.describeHold(t) {
 		add("state", "%s", text)

@@ -102,6 +102,8 @@ func describeState(j *operator.JobSummary, states []string) string {
 			return "LATE: no owner"
 		case j.Expired > 0:
 			return "LATE: " + describeExpired(j)
+		case j.AwaitedPool != "":
+			return "LATE: waits for pool " + j.AwaitedPool
 		case j.Running > 0:
 			return "LATE: still runs"
 		}

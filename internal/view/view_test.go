@@ -68,6 +68,7 @@ func TestStates(t *testing.T) {
 		{operator.JobSummary{Shards: 4, Overdue: now.Add(-time.Second)}, OK, "ok"},
 		{operator.JobSummary{Shards: 4, Overdue: late}, Late, "LATE"},
 		{operator.JobSummary{Shards: 4, Overdue: late, Running: 1}, Late, "LATE: still runs"},
+		{operator.JobSummary{Shards: 4, Overdue: late, Running: 1, AwaitedPool: "db"}, Late, "LATE: waits for pool db"},
 		{operator.JobSummary{Shards: 4, Overdue: late, Running: 1, Unowned: 1, Failing: []int{1}}, Late, "LATE: no owner"},
 		{operator.JobSummary{Shards: 4, Unowned: 1, Problem: "p"}, Unowned, "no owner"},
 		{operator.JobSummary{Shards: 4, Problem: "p", Failing: []int{1}}, Problem, "p"},

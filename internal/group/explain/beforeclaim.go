@@ -625,8 +625,13 @@ func (s *subject) checkAhead() result {
 		return stop("wait", "a retry of %v (attempt %d) goes first, and waits until %s", retry.Fire, retry.Attempt, seconds(retry.NotBefore))
 	}
 	first, found := s.find(claiming.Claims)
-	if !found { // a run without a program goes first, too
-		first, found = s.find(claiming.Unsupported)
+	slotless := ""
+	if !found { // runs without a slot and those without a program go first, too
+		if first, found = s.find(claiming.NoSlot); found {
+			slotless = ", and waits for a slot of pool " + s.epochOf(first).Job().Pool
+		} else {
+			first, found = s.find(claiming.Unsupported)
+		}
 	}
 	earlier := func(r record.Ref) bool { return s.trigger == 0 && s.epoch != nil && r.Epoch < s.epoch.Number }
 	_, dropped := s.findDrop()
@@ -637,12 +642,12 @@ func (s *subject) checkAhead() result {
 		return stop("wait", "the fires of revision %d, an earlier definition, go first, and the next one is due at %v", s.revision(next), next.Fire)
 	case !found || s.isOfFire(first):
 	case first.Attempt > 1:
-		return stop("wait", "%s goes first", describeRun(first))
+		return stop("wait", "%s goes first%s", describeRun(first), slotless)
 	case first.Trigger > 0:
 		i := slices.IndexFunc(s.Plan.Triggers, func(t record.Trigger) bool { return t.Number == first.Trigger })
-		return stop("wait", "trigger %d of %s goes first", first.Trigger, seconds(s.Plan.Triggers[i].At))
+		return stop("wait", "trigger %d of %s goes first%s", first.Trigger, seconds(s.Plan.Triggers[i].At), slotless)
 	case earlier(first) && first.Attempt == 1:
-		return stop("wait", "the fire of %v goes first: it is due by revision %d, an earlier definition", first.Fire, s.revision(first))
+		return stop("wait", "the fire of %v goes first: it is due by revision %d, an earlier definition%s", first.Fire, s.revision(first), slotless)
 	case earlier(first) && s.mark.Epoch <= first.Epoch:
 		return unclear("fires of revision %d, an earlier definition whose schedule is not known here, may go first", s.revision(first))
 	}

@@ -36,16 +36,16 @@ type Records struct {
 	Claims     map[string]record.Claims    // by incarnation
 	Followed   map[string]*record.Plan     // the plans of the jobs that the job follows, by name
 	Unreadable map[registry.Key]string     // damaged records, and the rule that each breaks
-	Pools      *Pools                      // nil: they are not known, or the job has none
-	Compile    due.Compiler                // nil: schedules are not known
-	Skew       time.Duration               // that owners allow for, if they compare clocks; the records do not hold it
-	programs   map[int]due.Program         // by epoch number; filled by Explain
-	progress   planning.JobProgress        // filled by Explain
-	failures   []record.Failure            // of all records; filled by Explain
-	runners    map[string]record.Runs      // by incarnation; filled by Explain
-	pending    record.Runs                 // re-runs that are not claimed; filled by Explain
-	leader     planning.View               // of a leader; filled by Explain
-	traces     map[string]*claiming.Trace  // of the present decision of each owner, by incarnation; filled by Explain
+	Pools      snapshot.Pools
+	Compile    due.Compiler               // nil: schedules are not known
+	Skew       time.Duration              // that owners allow for, if they compare clocks; the records do not hold it
+	programs   map[int]due.Program        // by epoch number; filled by Explain
+	progress   planning.JobProgress       // filled by Explain
+	failures   []record.Failure           // of all records; filled by Explain
+	runners    map[string]record.Runs     // by incarnation; filled by Explain
+	pending    record.Runs                // re-runs that are not claimed; filled by Explain
+	leader     planning.View              // of a leader; filled by Explain
+	traces     map[string]*claiming.Trace // of the present decision of each owner, by incarnation; filled by Explain
 }
 
 // NewRecords returns the records that explain a job, with the plans of the jobs that it follows.
@@ -54,7 +54,7 @@ func NewRecords(s *snapshot.Snapshot, job string, followed []string) Records {
 	leader, term := s.ReadLeader()
 	r := Records{
 		Keys: s.Keys, Job: job, Definition: s.Jobs[segment].Def, Stored: s.Jobs[segment].Job, Control: s.Control[segment].Control,
-		Plan: s.Plans[segment].Plan, Leader: record.InstanceOf(leader), Term: term, Skewed: s.Skewed(), Skew: claiming.DefaultSkew, Unreadable: map[registry.Key]string{},
+		Plan: s.Plans[segment].Plan, Leader: record.InstanceOf(leader), Term: term, Skewed: s.Skewed(), Skew: claiming.DefaultSkew, Unreadable: map[registry.Key]string{}, Pools: s.Pools(),
 		Members: map[string]record.Member{}, Live: map[registry.SessionID]bool{}, Claims: map[string]record.Claims{},
 	}
 	if s.Group.GroupControl != nil {

@@ -3,6 +3,7 @@ package explain
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/group/coordtest"
 	"github.com/rota-dev/rota/internal/group/due"
+	"github.com/rota-dev/rota/internal/group/snapshot"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
@@ -279,12 +281,38 @@ func gateCases() []gateCase {
 			e, err := record.NewEpoch(1, coordtest.Start, json.RawMessage(`{"name":"job","shards":4,"pool":"db"}`))
 			require.NoError(t, err)
 			r.Plan.Epochs[0] = e
-			r.Pools = &Pools{
+			r.Pools = snapshot.Pools{
 				Sizes:   map[string]int{"db": 3},
 				Slots:   map[string]record.Slots{"db": {Grants: map[string]record.Grant{incA: {Slots: 1, Deal: 1}, incB: {Slots: 2, Deal: 1}}}},
 				Demands: map[string]record.Demand{incA: {Pools: map[string]record.PoolDemand{"db": {Want: 2}}}},
 			}
-		}, 0, "the run waits for pool db: 3 of 3 slots taken by a (1), b (2)", "", "a larger size"},
+		}, 0, "the run waits for pool db: 3 of 3 slots taken by b (2), a (1)", "", "a larger size"},
+		{"many instances have slots of its pool", "pool", Stop, func(t *testing.T, r *Records) {
+			r.Plan.Epochs[0] = epoch(t, 1, coordtest.Start, `,"pool":"db"`)
+			grants := map[string]record.Grant{}
+			for n := range 9 {
+				grants[fmt.Sprintf("i%d.%d", n, n)] = record.Grant{Slots: 1, Deal: 1}
+			}
+			r.Pools = snapshot.Pools{Sizes: map[string]int{"db": 9}, Slots: map[string]record.Slots{"db": {Grants: grants}}}
+		}, 0, "9 of 9 slots taken by i0 (1), i1 (1), i2 (1), i3 (1), i4 (1), 4 more instances", "", "a larger size"},
+		{"a fire of an earlier definition waits for a slot", "ahead", Stop, func(t *testing.T, r *Records) {
+			r.Plan.Epochs[0] = epoch(t, 1, coordtest.Start, `,"pool":"db"`)
+			r.Plan.Epochs[0].Until = at(5)
+			r.Plan.Epochs = append(r.Plan.Epochs, epoch(t, 2, at(5), ""))
+			r.Claims = nil
+		}, 0, "the fire of " + at(4).String() + " goes first: it is due by revision 0, an earlier definition, and waits for a slot of pool db", "", "wait"},
+		{
+			"its pool has no size", "pool", Stop, func(t *testing.T, r *Records) { r.Plan.Epochs[0] = epoch(t, 1, coordtest.Start, `,"pool":"db"`) },
+			0, "the run waits for a slot of pool db, which has no size", "", "rota set-pool db N",
+		},
+		{"its owner has lost its grant and ends its runs", "pool", Stop, func(t *testing.T, r *Records) {
+			r.Plan.Epochs[0] = epoch(t, 1, coordtest.Start, `,"pool":"db"`)
+			r.Pools = snapshot.Pools{Sizes: map[string]int{"db": 3}, Demands: map[string]record.Demand{incA: {Pools: map[string]record.PoolDemand{"db": {Want: 2, Cap: 2}}}}}
+		}, 0, "2 of 3 slots taken by a (2)", "", "a larger size"},
+		{"its owner has free slots", "claimed", Stop, func(t *testing.T, r *Records) {
+			r.Plan.Epochs[0] = epoch(t, 1, coordtest.Start, `,"pool":"db"`)
+			r.Pools = snapshot.Pools{Sizes: map[string]int{"db": 3}, Slots: map[string]record.Slots{"db": {Grants: map[string]record.Grant{incA: {Slots: 2, Deal: 1}}}}}
+		}, 0, "a owns the shard and may claim the fire", "", ""},
 		{"a run that skips the fires that it overlaps", "ahead", Stop, func(t *testing.T, r *Records) {
 			r.Plan.Epochs[0] = epoch(t, 1, coordtest.Start, `,"on_overlap":"skip"`)
 			r.run(0, coordtest.Fire(4, 1))

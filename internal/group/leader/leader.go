@@ -47,6 +47,7 @@ type Leader struct {
 	jobs          *feed.Reader[planning.JobRecord]
 	defined       definedJobs
 	pools         poolDealer
+	poolSizes     *PoolSizes
 	controls      *feed.Reader[controls]
 	ends          *feed.Reader[ends]
 	endsByName    map[string]ends
@@ -65,18 +66,18 @@ type Leader struct {
 
 // LeadByPlans returns the function that leads for one term: it follows the records that planning
 // depends on, and commits the plans that they require. It returns when ctx ends or the term is
-// over. plans is the feed of plans.
-func LeadByPlans(plans *feed.Feed[*record.Plan]) elector.Lead {
+// over. plans is the feed of plans; sizes receives the sizes of pools during the term.
+func LeadByPlans(plans *feed.Feed[*record.Plan], sizes *PoolSizes) elector.Lead {
 	return func(ctx context.Context, e *elector.Elector, term registry.Rev, p *elector.Progress) error {
-		return leadTerm(ctx, e, term, p, plans)
+		return leadTerm(ctx, e, term, p, plans, sizes)
 	}
 }
 
-func leadTerm(ctx context.Context, elector *elector.Elector, term registry.Rev, p *elector.Progress, plans *feed.Feed[*record.Plan]) error {
+func leadTerm(ctx context.Context, elector *elector.Elector, term registry.Rev, p *elector.Progress, plans *feed.Feed[*record.Plan], sizes *PoolSizes) error {
 	ctx, end := context.WithCancelCause(ctx)
 	l := &Leader{
 		Self: elector.Self, Elector: elector, Log: elector.Log.With("term", term.Seq), Nudge: make(chan struct{}, 1), end: end, Progress: p,
-		BrokenPlans: map[string]bool{}, SentAlone: map[string]bool{}, WatchedClaims: map[string]func(){}, PlanFeed: plans,
+		BrokenPlans: map[string]bool{}, SentAlone: map[string]bool{}, WatchedClaims: map[string]func(){}, PlanFeed: plans, poolSizes: sizes,
 		endsByName: map[string]ends{}, reportedFires: map[string]uint64{},
 		View: planning.View{
 			Group: planning.GroupRecord{GroupControl: &record.GroupControl{}}, // until one is delivered
@@ -90,6 +91,7 @@ func leadTerm(ctx context.Context, elector *elector.Elector, term registry.Rev, 
 	l.Edits = NewEdits(l.Self.Reg, l.Self.Keys, l.Log)
 	l.logs = eventlog.NewPlanLog(l.Log)
 	defer l.logs.Flush()
+	defer sizes.Store(nil)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer end(nil)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rota-dev/rota/internal/group/batch"
@@ -44,10 +45,16 @@ func (l *Leader) notePools(job record.Job) {
 	l.pools.wanted = l.pools.wanted || job.Pool != ""
 }
 
+// PoolSizes are the sizes of pools as the leader knows them, nil if it does not. They are shared and must not be changed.
+type PoolSizes = atomic.Pointer[map[string]int]
+
 // noteSizes is called when the sizes of pools may have changed.
 func (l *Leader) noteSizes() {
-	if g := l.View.Group.GroupControl; g != nil && len(g.Pools) > 0 {
-		l.pools.wanted = true
+	if g := l.View.Group.GroupControl; g != nil {
+		l.pools.wanted = l.pools.wanted || len(g.Pools) > 0
+		l.poolSizes.Store(&g.Pools)
+	} else {
+		l.poolSizes.Store(nil)
 	}
 	l.pools.markAll()
 }

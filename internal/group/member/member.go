@@ -79,9 +79,10 @@ type Incarnation struct {
 	Claimer      *claimer.Claimer
 	Elector      *elector.Elector
 	plans        *feed.Feed[*record.Plan]
-	publishNudge chan struct{} // one slot: the member record may have to change
-	joinCommit   uint64        // the commit that created its records
-	metaID       string        // the ID of the namespace's records
+	poolSizes    leader.PoolSizes // while it leads
+	publishNudge chan struct{}    // one slot: the member record may have to change
+	joinCommit   uint64           // the commit that created its records
+	metaID       string           // the ID of the namespace's records
 	namespace    claimer.Namespace
 
 	// The control records that the incarnation knew at the end of its last term. Written by the loops,
@@ -200,7 +201,7 @@ func (m *Member) runIncarnation(ctx context.Context, s registry.Session) error {
 	}
 	in.joinCommit = published.Rev.Seq
 	in.Claimer = claimer.New(m.configureClaimer(in, log), plans)
-	in.Elector = elector.New(m.describeSelf(in), leader.LeadByPlans(plans), log)
+	in.Elector = elector.New(m.describeSelf(in), leader.LeadByPlans(plans, &in.poolSizes), log)
 
 	m.logJoined(log, published.Member.Jobs)
 	event.Report(m.events.Session, event.Session{ID: s.ID(), State: event.SessionJoined})

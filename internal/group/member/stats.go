@@ -16,7 +16,14 @@ type Stats struct {
 	Leading   bool
 	SafeUntil time.Time // when the session is lost unless the store answers before; zero: no session
 	Jobs      map[string]JobStats
-	Pools     map[string]claimer.PoolView // nil: no job here has had one
+	Pools     map[string]PoolStats // nil: no job here has had one, and no pool has a size or this is not the leader
+}
+
+// PoolStats describes what a member has of a pool. Only the leader has Size and Sized.
+type PoolStats struct {
+	claimer.PoolView
+	Size  int
+	Sized bool
 }
 
 // JobStats describes what a member owns of a job. Unowned, UnownedDue and Paused are known to the
@@ -51,7 +58,9 @@ func (m *Member) Stats(ctx context.Context) Stats {
 		out.Jobs[job] = JobStats{Blocked: shards.Len()}
 	}
 	views := m.awaitViews(ctx, in)
-	out.Pools = views.Pools
+	for name, v := range views.Pools {
+		out.setPool(name, PoolStats{PoolView: v})
+	}
 	for _, v := range views.Jobs {
 		if v.Plan != nil {
 			out.addOwned(v, in.ID, now)
@@ -61,8 +70,20 @@ func (m *Member) Stats(ctx context.Context) Stats {
 		for _, p := range in.plans.Values() {
 			out.addUnowned(p, m.Work.Compile, now)
 		}
+		if sizes := in.poolSizes.Load(); sizes != nil {
+			for name, size := range *sizes {
+				out.setPool(name, PoolStats{out.Pools[name].PoolView, size, true})
+			}
+		}
 	}
 	return out
+}
+
+func (s *Stats) setPool(name string, p PoolStats) {
+	if s.Pools == nil {
+		s.Pools = map[string]PoolStats{}
+	}
+	s.Pools[name] = p
 }
 
 // awaitViews returns the claimer's views, empty if the incarnation or ctx ends before.

@@ -25,6 +25,8 @@ type Snapshot struct {
 	Control map[string]planning.ControlRecord           // by segment
 	Plans   map[string]planning.PlanRecord              // by segment
 	Claims  map[string]map[string]planning.ClaimsRecord // by segment and incarnation
+	Slots   map[string]record.Slots                     // by pool
+	Demands map[string]record.Demand                    // for slots, by incarnation
 
 	// Unreadable are the records that cannot be read, and why. The error of a value that another program wrote is an
 	// ErrForeign.
@@ -32,7 +34,9 @@ type Snapshot struct {
 
 	at       places
 	sessions map[registry.Key]registry.SessionID // the owners of the keys of instances
+	demandOf map[registry.Key]string             // the incarnations of Demands
 	owners   map[string]int                      // how many plans have an incarnation as an owner
+	pooled   int                                 // how many plans have a pool
 }
 
 // LeaderRecord is the record of the leader and its revision. Leader is nil if there is none, or if it cannot be read.
@@ -45,6 +49,7 @@ type LeaderRecord struct {
 type places struct {
 	meta, seat, leader, group                                         registry.Key
 	election, members, instances, jobs, controls, plans, claims, ends registry.Key // directories
+	demands, slots                                                    registry.Key // directories
 }
 
 // New returns an empty snapshot.
@@ -52,20 +57,27 @@ func New(keys record.Keys) *Snapshot {
 	return &Snapshot{
 		Keys: keys, Members: map[string]planning.MemberRecord{}, Live: map[registry.SessionID]record.Instance{},
 		Jobs: map[string]planning.JobRecord{}, Control: map[string]planning.ControlRecord{}, Plans: map[string]planning.PlanRecord{},
-		Claims: map[string]map[string]planning.ClaimsRecord{}, Unreadable: map[registry.Key]error{},
+		Claims: map[string]map[string]planning.ClaimsRecord{}, Slots: map[string]record.Slots{}, Demands: map[string]record.Demand{}, Unreadable: map[registry.Key]error{},
 		at: places{
 			keys.Meta(), keys.Seat(), keys.Leader(), keys.GroupControl(),
 			keys.Election(), keys.Members(), keys.Instances(), keys.Jobs(), keys.Controls(), keys.Plans(), keys.ClaimsOf("x").Dir(), keys.Ends(),
+			keys.Demands(), keys.Pools(),
 		},
-		sessions: map[registry.Key]registry.SessionID{}, owners: map[string]int{},
+		sessions: map[registry.Key]registry.SessionID{}, demandOf: map[registry.Key]string{}, owners: map[string]int{},
 	}
 }
 
-// Directories returns the directories of the group but those of claims, in the order to read them: a plan before the claims
+// Directories returns the directories of the group but those of claims and of pools, in the order to read them: a plan before the claims
 // of its owners, and a member before its session, so that a member that is just joining does not appear to have expired.
 func (s *Snapshot) Directories() []registry.Key {
 	d := &s.at
 	return []registry.Key{d.jobs, d.controls, d.plans, d.election, d.members, d.instances}
+}
+
+// PoolDirectories returns the directories that matter once HasPool, in the order to read them: with a demand that is older than the grant,
+// an incarnation has too many slots rather than too few.
+func (s *Snapshot) PoolDirectories() []registry.Key {
+	return []registry.Key{s.at.demands, s.at.slots}
 }
 
 // PutAll calls Put for each entry.
@@ -131,6 +143,18 @@ func (s *Snapshot) decodeOfGroup(e registry.Entry) error {
 		}
 		s.Live[e.Owner], s.sessions[e.Key] = i, e.Owner
 		return err
+	case dir == s.at.slots:
+		slots, err := record.DecodeSlotsEntry(e)
+		if err != nil {
+			return err
+		}
+		s.Slots[slots.Pool] = slots
+	case dir == s.at.demands:
+		d, err := s.Keys.DecodeDemandEntry(e)
+		if err != nil {
+			return err
+		}
+		s.Demands[d.Incarnation], s.demandOf[e.Key] = d, d.Incarnation
 	case dir == s.at.ends: // only whether they can be read is of interest
 		_, err := record.DecodeEnds(e.Value)
 		return err
@@ -166,7 +190,7 @@ func (s *Snapshot) decodeOfJob(e registry.Entry) error {
 			return err
 		}
 		s.Plans[segment] = planning.PlanRecord{Rev: e.Modified, Plan: p}
-		s.countOwners(p, 1)
+		s.countPlan(p, 1)
 	default: // claims
 		c, err := record.DecodeClaims(e.Value)
 		if err == nil {
@@ -201,12 +225,17 @@ func (s *Snapshot) Remove(key registry.Key) {
 	case dir == s.at.instances:
 		delete(s.Live, s.sessions[key])
 		delete(s.sessions, key)
+	case dir == s.at.slots:
+		delete(s.Slots, name)
+	case dir == s.at.demands:
+		delete(s.Demands, s.demandOf[key])
+		delete(s.demandOf, key)
 	case dir == s.at.jobs:
 		delete(s.Jobs, name)
 	case dir == s.at.controls:
 		delete(s.Control, name)
 	case dir == s.at.plans:
-		s.countOwners(s.Plans[name].Plan, -1)
+		s.countPlan(s.Plans[name].Plan, -1)
 		delete(s.Plans, name)
 	case dir.Dir() == s.at.claims:
 		if delete(s.Claims[name], dir.Name()); len(s.Claims[name]) == 0 {
@@ -215,9 +244,12 @@ func (s *Snapshot) Remove(key registry.Key) {
 	}
 }
 
-func (s *Snapshot) countOwners(p *record.Plan, sign int) {
+func (s *Snapshot) countPlan(p *record.Plan, sign int) {
 	if p == nil {
 		return
+	}
+	if p.HasPool() {
+		s.pooled += sign
 	}
 	for inc := range p.Owners {
 		if s.owners[inc] += sign; s.owners[inc] == 0 {
@@ -272,6 +304,10 @@ func (s *Snapshot) Has(key registry.Key) (found bool) {
 		_, found = s.Members[name]
 	case dir == s.at.instances:
 		_, found = s.sessions[key]
+	case dir == s.at.slots:
+		_, found = s.Slots[name]
+	case dir == s.at.demands:
+		_, found = s.demandOf[key]
 	case dir == s.at.jobs:
 		_, found = s.Jobs[name]
 	case dir == s.at.controls:

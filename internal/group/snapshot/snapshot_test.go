@@ -48,6 +48,8 @@ func kindsOf(t *testing.T, keys record.Keys, job, name string) map[string]kind {
 		"the leader":        {keys.Leader(), record.Leader{Incarnation: inc}, func(s *Snapshot) bool { return s.Leader.Leader != nil }, ""},
 		"the group control": {keys.GroupControl(), &record.GroupControl{Paused: true}, func(s *Snapshot) bool { return s.Group.GroupControl != nil }, ""},
 		"a member":          {keys.Member(inc), record.Member{Name: name, Session: session}, func(s *Snapshot) bool { return s.Members[inc].Name != "" }, of("incarnation", inc)},
+		"slots of a pool":   {keys.Slots("of-" + name), record.Slots{Pool: "of-" + name}, func(s *Snapshot) bool { return s.Slots["of-"+name].Pool != "" }, of("pool", "of-"+name)},
+		"a demand":          {keys.Demand(inc), record.Demand{Incarnation: inc}, func(s *Snapshot) bool { return s.Demands[inc].Incarnation != "" }, fmt.Sprintf("demand of incarnation %q at ", inc)},
 		"a definition":      {keys.Job(job), def, func(s *Snapshot) bool { return s.Jobs[job].Name != "" }, of("job", job)},
 		"a control record":  {keys.Control(job), &record.Control{Job: job}, func(s *Snapshot) bool { return s.Control[job].Control != nil }, of("job", job)},
 		"a plan":            {keys.Plan(job), plan, func(s *Snapshot) bool { return s.Plans[job].Plan != nil }, of("job", job)},
@@ -59,7 +61,11 @@ func entryOf(t *testing.T, key registry.Key, v any) registry.Entry {
 	t.Helper()
 	value, err := record.Encode(v)
 	require.NoError(t, err)
-	return registry.Entry{Key: key, Value: value, Modified: registry.Rev{Seq: 7}}
+	e := registry.Entry{Key: key, Value: value, Modified: registry.Rev{Seq: 7}}
+	if d, owned := v.(record.Demand); owned {
+		e.Owner = record.SessionOf(d.Incarnation)
+	}
+	return e
 }
 
 func TestSnapshot_Put(t *testing.T) {
@@ -219,4 +225,33 @@ func TestSnapshot_UpdatesEqualAFreshRead(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestSnapshot_AwaitedPool(t *testing.T) {
+	keys := newKeys(t)
+	s := New(keys)
+	putPlan := func(pool string) {
+		epoch, err := record.NewEpoch(1, coordtest.Start, json.RawMessage(coordtest.Def("job", 1, 2, pool)))
+		require.NoError(t, err)
+		owners := map[string]shardset.Set{"a.1": shardset.Of(0), "b.2": shardset.Of(1)}
+		s.Put(entryOf(t, keys.Plan("job"), &record.Plan{Format: record.Format, Job: "job", Epochs: []record.Epoch{epoch}, Owners: owners}))
+	}
+	assert.Empty(t, s.AwaitedPool("job"), "no plan")
+	putPlan("")
+	assert.False(t, s.HasPool())
+	assert.Empty(t, s.AwaitedPool("job"))
+	putPlan(`,"pool":"db"`)
+	putPlan(`,"pool":"db"`)
+	assert.True(t, s.HasPool())
+	assert.Equal(t, "db", s.AwaitedPool("job"), "no slots are dealt")
+	s.Put(entryOf(t, keys.Slots("db"), record.Slots{Pool: "db", Deal: 1, Grants: map[string]record.Grant{"a.1": {Slots: 1, Deal: 1}, "b.2": {Slots: 1, Deal: 1}}}))
+	assert.Empty(t, s.AwaitedPool("job"))
+	s.Put(entryOf(t, keys.Demand("b.2"), record.Demand{Incarnation: "b.2", Pools: map[string]record.PoolDemand{"db": {Want: 2, Cap: 1, Deal: 1}}}))
+	assert.Equal(t, "db", s.AwaitedPool("job"))
+	pools := s.Pools()
+	assert.Equal(t, map[string]int{"a.1": 1, "b.2": 1}, pools.Holders("db"))
+	s.Remove(keys.Demand("b.2"))
+	assert.Empty(t, s.AwaitedPool("job"))
+	putPlan("")
+	assert.False(t, s.HasPool())
 }

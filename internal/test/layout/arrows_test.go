@@ -25,7 +25,7 @@ var reach = []struct {
 	{"registry/postgres/internal/...", []string{"registry/...", "conformance/...", "internal/registryurl", "internal/test/...", "github.com/jackc/pgx/v5/..."}},
 	{"lock", []string{"registry", "internal/backoff"}},
 	{"conformance/...", []string{"registry", "lock", "conformance/...", "github.com/stretchr/testify/...", "github.com/anishathalye/porcupine"}},
-	{"internal/group/snapshot", []string{"registry", "internal/group/due", "internal/group/planning", "internal/record", "internal/shardset"}},
+	{"internal/group/snapshot", []string{"registry", "internal/group/due", "internal/group/planning", "internal/group/pools", "internal/record", "internal/shardset"}},
 	{"internal/group/membertest", []string{"registry/...", "operator", "coordinator/...", "internal/group/...", "internal/record", "internal/shardset", "github.com/stretchr/testify/..."}},
 	{"internal/group/coordtest", []string{"internal/group/due", "internal/record", "internal/shardset", "github.com/stretchr/testify/..."}},
 	{"internal/group/...", []string{"registry", "coordinator/strategy", "internal/group/...", "internal/contain", "internal/count", "internal/heap", "internal/jobname", "internal/mutex", "internal/parallel", "internal/record", "internal/scheduletext", "internal/shardset"}},

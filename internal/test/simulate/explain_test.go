@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/internal/test/judge"
 	"github.com/rota-dev/rota/internal/test/long"
+	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/registry"
 )
 
@@ -51,12 +53,36 @@ func TestExplain_AgreesWithDecisions(t *testing.T) {
 						s.retry.Initial, s.retry.MaxInterval = 2*time.Second, 4*time.Second
 					}
 				}
+				if seed%2 == 1 {
+					f.schedule(f.Every/2, f.boundByPools)
+				}
 				require.NoError(t, f.run())
 			})
 			t.Log(w.outcomes)
 			require.Empty(t, w.mismatches, "seed %d", seed)
+			if seed%2 == 1 {
+				require.Greater(t, w.outcomes["waits/pool"], 100, "runs have waited for slots")
+				require.Less(t, w.outcomes[unsettled], w.outcomes["waits/pool"])
+			}
 		})
 	}
+}
+
+// boundByPools gives some jobs a pool, and changes its size again and again. At the end it is large enough for all.
+func (f *fleet) boundByPools() error {
+	size := 10_000
+	if ends := f.until.Add(-2 * time.Minute); time.Now().Before(ends) {
+		size = f.rng.IntN(7) // 0 holds all runs back
+		f.schedule(min(time.Duration(f.rng.Float64()*float64(3*f.Every)), time.Until(ends)), f.boundByPools)
+	}
+	f.addNote("pool db has %d slots", size)
+	f.callAsync(func(ctx context.Context) { f.operator.SetPool(ctx, "db", size) })
+	for _, spec := range f.specs[:len(f.specs)-2] { // other overrides replace this one
+		f.callAsync(func(ctx context.Context) {
+			f.operator.Override(ctx, spec.name, operator.Override{Policies: map[string]any{"pool": "db"}})
+		})
+	}
+	return nil
 }
 
 // witness explains the records of a fleet before each commit.
@@ -154,13 +180,18 @@ func (w *witness) compareJob(p *record.Plan, segment string, now record.Instant)
 	}
 	noteFires(p.Reruns)
 	decisions := map[string]decision{}
-	programs := snapshot.Compile(p, w.compile)
+owners:
 	for inc := range p.Owners {
-		m := w.records.Members[inc]
-		_, skewed := w.records.Skewed()[inc]
-		in := claiming.Input{
-			Me: inc, Plan: p, Programs: programs, Claims: w.records.Claims[segment][inc].Claims, Blocked: m.Blocked[p.Job],
-			Now: now, MayClaim: w.records.IsLive(m.Session) && !m.Draining && !skewed, AllowedSkew: w.skew,
+		in := w.inputOf(inc, p, segment, now)
+		for i := range p.Epochs {
+			if pool := p.Epochs[i].Job().Pool; pool != "" {
+				free, settled := w.freeSlots(inc, pool, now)
+				if !settled {
+					w.outcomes[unsettled]++
+					continue owners
+				}
+				in.FreeSlots = map[string]int{pool: free}
+			}
 		}
 		d := decision{in, in.Decide()}
 		noteFires(d.in.Claims.Reruns)
@@ -178,6 +209,49 @@ func (w *witness) compareJob(p *record.Plan, segment string, now record.Instant)
 				}
 			}
 		}
+	}
+}
+
+// unsettled counts owners that have not announced yet that runs wait, or wait no more, and those with free slots for runs that wait.
+const unsettled = "unsettled"
+
+// freeSlots returns how many more runs of a pool an owner may claim. Explain knows only
+// what the owner has announced, so the answer is settled once that agrees.
+func (w *witness) freeSlots(inc, pool string, now record.Instant) (free int, settled bool) {
+	running, waiting := 0, 0
+	for segment, p := range w.records.Plans {
+		if !p.HasPool() {
+			continue
+		}
+		for _, g := range w.records.Claims[segment][inc].Running {
+			if e, known := p.Epoch(g.Epoch); known && e.Job().Pool == pool {
+				running += g.Shards.Len()
+			}
+		}
+		in := w.inputOf(inc, p.Plan, segment, now)
+		for _, waits := range in.Decide().Waits {
+			if waits.Pool == pool {
+				waiting += waits.Runs
+			}
+		}
+	}
+	records := w.records.Pools()
+	limit := records.Held(pool, inc)
+	if records.Slots[pool].Grants[inc].Deal == 0 {
+		limit = 0
+	}
+	free = max(limit-running, 0)
+	waits, announced := running+waiting > limit, limit == 0 || records.Demands[inc].Pools[pool].Want > limit
+	return free, waiting == 0 || waits == announced && (!waits || free == 0)
+}
+
+// inputOf returns the input of a decision of an owner without free slots.
+func (w *witness) inputOf(inc string, p *record.Plan, segment string, now record.Instant) claiming.Input {
+	m := w.records.Members[inc]
+	_, skewed := w.records.Skewed()[inc]
+	return claiming.Input{
+		Me: inc, Plan: p, Programs: snapshot.Compile(p, w.compile), Claims: w.records.Claims[segment][inc].Claims, Blocked: m.Blocked[p.Job],
+		Now: now, MayClaim: w.records.IsLive(m.Session) && !m.Draining && !skewed, AllowedSkew: w.skew,
 	}
 }
 

@@ -164,7 +164,7 @@ func (c *comparison) update(st operator.GroupStatus) (changes []jobChange) {
 
 // sameSummary reports whether two summaries of a job are equal. It takes a hundredth of the time of reflect.DeepEqual.
 func sameSummary(a, b *operator.JobSummary) bool {
-	return a.Job == b.Job && a.Revision == b.Revision && a.Schedule == b.Schedule && a.NextFire.Equal(b.NextFire) && a.Overdue.Equal(b.Overdue) &&
+	return a.Job == b.Job && a.Revision == b.Revision && a.Schedule == b.Schedule && a.NextFire.Equal(b.NextFire) && a.Overdue.Equal(b.Overdue) && a.AwaitedPool == b.AwaitedPool &&
 		a.LastFire.Equal(b.LastFire) && a.ClaimedTo.Equal(b.ClaimedTo) && a.Shards == b.Shards && a.Running == b.Running &&
 		a.Unowned == b.Unowned && a.Frozen == b.Frozen && a.Disabled == b.Disabled && a.Expired == b.Expired &&
 		slices.Equal(a.ExpiredOwners, b.ExpiredOwners) && a.Reruns == b.Reruns && a.Triggers == b.Triggers && slices.Equal(a.Failing, b.Failing) &&

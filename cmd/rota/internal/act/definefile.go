@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -68,7 +70,13 @@ func (c *commands) defineFile(cmd *cobra.Command, o *defineOptions) error {
 			return err
 		}
 	}
-	err := c.read(cmd, func(ctx context.Context, op *operator.Operator) error { return p.plan(ctx, op, o) })
+	err := c.read(cmd, func(ctx context.Context, op *operator.Operator) error {
+		err := p.plan(ctx, op, o)
+		if err == nil && o.dryRun && p.file.Pools != nil {
+			err = p.notePools(ctx, op, cmd.ErrOrStderr())
+		}
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -81,6 +89,14 @@ func (c *commands) defineFile(cmd *cobra.Command, o *defineOptions) error {
 		}
 	}
 	return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
+		if p.file.Pools != nil {
+			if _, err := op.AddPools(ctx, p.file.Pools); err != nil {
+				return err
+			}
+			if err := p.notePools(ctx, op, cmd.ErrOrStderr()); err != nil {
+				return err
+			}
+		}
 		err := p.apply(ctx, op, o)
 		return errors.Join(err, c.printView(cmd, view.DefineChanges{Version: view.Version, Changes: p.changes}))
 	})
@@ -170,6 +186,30 @@ func (p *filePlan) plan(ctx context.Context, op *operator.Operator, o *defineOpt
 	}
 	for _, job := range p.delete {
 		p.changes = append(p.changes, view.DefineChange{Job: job, Outcome: view.Deleted})
+	}
+	return nil
+}
+
+// notePools notes the pools of the file that have another size, and those that have none and get one.
+func (p *filePlan) notePools(ctx context.Context, op *operator.Operator, notes io.Writer) error {
+	stored, err := op.Pools(ctx)
+	if err != nil {
+		return err
+	}
+	inForce := map[string]int{}
+	for i := range stored {
+		if stored[i].Sized {
+			inForce[stored[i].Pool] = stored[i].Size
+		}
+	}
+	for _, pool := range slices.Sorted(maps.Keys(p.file.Pools)) {
+		want := p.file.Pools[pool]
+		switch size, sized := inForce[pool]; {
+		case !sized:
+			fmt.Fprintf(notes, "note: pool %s gets size %d\n", pool, want)
+		case size != want:
+			fmt.Fprintf(notes, "note: pool %s keeps size %d; %s has %d, which rota set-pool would set\n", pool, size, p.name, want)
+		}
 	}
 	return nil
 }

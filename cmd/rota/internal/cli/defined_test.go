@@ -204,6 +204,27 @@ func TestDefineFile(t *testing.T) {
 	})
 }
 
+func TestDefineFile_SetsTheSizesOfPoolsThatHaveNone(t *testing.T) {
+	t.Chdir(t.TempDir())
+	inFleet(t, func(t *testing.T, f *fleet) {
+		offerReports(t, f)
+		require.Equal(t, exit.OK, f.run("set-pool db 3").code)
+		writeTenants(t, "pools: {db: 8, held: 0}\n"+strings.Replace(tenantsFile, "param: beta", "param: beta, pool: db", 1))
+		const kept = "note: pool db keeps size 3; jobs.yaml has 8, which rota set-pool would set\n"
+		r := f.run("define -f jobs.yaml --dry-run")
+		require.Equal(t, exit.OK, r.code, r.err)
+		assert.Equal(t, kept+"note: pool held gets size 0\n", r.err)
+		assert.Equal(t, "db\n", f.run("pools -o name").out)
+		r = f.run("define -f jobs.yaml")
+		require.Equal(t, exit.OK, r.code, r.err)
+		assert.Equal(t, kept, r.err)
+		assert.Equal(t, "db\nheld\n", f.run("pools -o name").out)
+		writeTenants(t, "pools: {more: 1}\n"+tenantsFile+"  bad: {kind: nosuch, every: 1h}\n")
+		require.Equal(t, exit.NotMet, f.run("define -f jobs.yaml").code)
+		assert.Equal(t, "db\nheld\n", f.run("pools -o name").out, "a file that is refused sets none")
+	})
+}
+
 func TestDefineFile_ReportsAllRefusalsWithTheirLines(t *testing.T) {
 	t.Chdir(t.TempDir())
 	inFleet(t, func(t *testing.T, f *fleet) {

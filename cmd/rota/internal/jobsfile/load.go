@@ -51,9 +51,10 @@ type File struct {
 	Registry         Registry
 	History          History
 	Notify           Notify
-	Kinds            []Kind    // in the order of the file
-	Jobs             []Job     // in the order of the file
-	Defined          []Defined // in the order of the file
+	Pools            map[string]int // sizes, by name; nil without the key
+	Kinds            []Kind         // in the order of the file
+	Jobs             []Job          // in the order of the file
+	Defined          []Defined      // in the order of the file
 	// Warnings are values that are too short to be masked.
 	Warnings []string
 	// Notes name valid settings that are most likely mistakes.
@@ -99,7 +100,7 @@ func load(r *reader, content []byte, host Host) *File {
 	s, _ := fileShape().read(r, root)
 	applyDefaults(r, s.Jobs)
 	b := builder{reader: r, host: host, noted: map[string]bool{}, file: &File{
-		Revision: s.Revision, HasRevision: has(root, "revision"), Namespace: s.Namespace, Group: s.Group, Registry: s.Registry, History: s.History,
+		Revision: s.Revision, HasRevision: has(root, "revision"), Namespace: s.Namespace, Group: s.Group, Registry: s.Registry, History: s.History, Pools: s.Pools,
 	}}
 	if !has(root, "jobs") && !has(root, "kinds") {
 		r.report(root, "has no jobs")
@@ -118,6 +119,7 @@ func load(r *reader, content []byte, host Host) *File {
 	}
 	b.checkDefinitions(s.Jobs)
 	b.addDefined(s.Jobs)
+	b.checkPools(s.Kinds, s.Jobs)
 	b.notify(&s.Notify, s.Jobs)
 	return b.file
 }

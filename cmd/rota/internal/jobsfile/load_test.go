@@ -131,6 +131,8 @@ func TestLoad_FillsEachFieldOfAJob(t *testing.T) {
 		}
 	}
 
+	assert.Equal(t, map[string]int{"db": 8, "held": 0}, f.Pools)
+
 	settle := f.job(t, "settle")
 	assert.True(t, settle.OwnRevision)
 	assert.True(t, settle.SecretLog)

@@ -18,6 +18,7 @@ type fileSpec struct {
 	History   History
 	Notify    notifySpec
 	Defaults  jobSpec
+	Pools     map[string]int
 	Kinds     []jobSpec // in the order of the file
 	Jobs      []jobSpec // in the order of the file
 }

@@ -38,7 +38,7 @@ var (
 
 // fileGuesses are keys that users try at the top of a file.
 var fileGuesses = map[string]string{
-	"job": "jobs", "tasks": "jobs", "schedules": "jobs", "default": "defaults", "store": "registry", "etcd": "registry", "zookeeper": "registry",
+	"job": "jobs", "tasks": "jobs", "schedules": "jobs", "default": "defaults", "store": "registry", "etcd": "registry", "zookeeper": "registry", "pool": "pools",
 	"timezone": "defaults: {timezone: ...}",
 }
 
@@ -59,6 +59,8 @@ func fileFields() []field[fileSpec] {
 			"Where each process records the runs that have ended: `sqlite:FILE`, `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE`, or `jsonl:FILE` for lines of JSON; a relative FILE is relative to the directory of this file; a map if it needs a password or other settings."),
 		key("notify", notifyShape(), func(f *fileSpec) *notifySpec { return &f.Notify }, "none",
 			"The receivers of messages when jobs fail, are late, have no owner, or have recovered."),
+		key("pools", poolsShape(), func(f *fileSpec) *map[string]int { return &f.Pools }, "none",
+			"The sizes of [pools](../guide/pools.md#in-a-jobs-file) by name: `{db: 8}`. `rota run` and `rota define -f` set them for pools without a size; a size that an operator or another file has set stays."),
 		key("defaults", defaultsShape(), func(f *fileSpec) *jobSpec { return &f.Defaults }, "none",
 			"Keys of jobs, for each job that does not have them and to which they apply. The variables of `env` are merged, other values are replaced as a whole."),
 		key("kinds", kindsShape(), func(f *fileSpec) *[]jobSpec { return &f.Kinds }, "none",
@@ -262,7 +264,7 @@ func makeJobFields() []field[jobSpec] {
 
 		key("max_running", number(1), func(s *j) *int { return &s.MaxRunning }, "4 per CPU, at least 16", "The number of runs of the job at a time in this process. It takes effect without a higher revision. Not with `kind`.").allowInDefaults(),
 		key("run_on", mapOf("label", scalar()), func(s *j) *map[string]string { return &s.RunOn }, "any instance", "Labels (flag `--label`) that an instance needs to run shards of the job.").allowInDefaults(),
-		key("pool", scalar(), func(s *j) *string { return &s.Pool }, "none", "A pool, which bounds the runs of its jobs in the whole group. Without a size (`rota set-pool`) it has no slots.").allowInDefaults(),
+		key("pool", scalar(), func(s *j) *string { return &s.Pool }, "none", "A pool, which bounds the runs of its jobs in the whole group. Without a size (`pools`, or `rota set-pool`) it has no slots.").allowInDefaults(),
 		key("strategy", oneOf(strategies()...), func(s *j) *string { return &s.Strategy }, "`sticky`", "How shards are assigned to instances.").allowInDefaults(),
 		key("tracking", policy[executor.Tracking]([]string{"runs", "claims"}, "^(runs|claims)$"),
 			func(s *j) *executor.Tracking { return &s.Tracking }, "`runs`", "How much of each run is recorded. `claims` costs fewer commits, and no run is made again after a crash.").onlyWith(withFires...).allowInDefaults(),

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -37,6 +38,8 @@ type server struct {
 	notifier *notify.Notifier // nil until a file has receivers; a reload may start it
 
 	secretLogs secretLogs
+	pools      sync.WaitGroup     // setPools
+	endPools   context.CancelFunc // of that which has begun last
 
 	// The loop of serve has these, and the one reload that it has begun.
 	file      *jobsfile.File
@@ -199,11 +202,13 @@ func kindsOf(f *jobsfile.File) (all []executor.Kind) {
 // serve runs the executor and acts on signals until the executor has ended.
 func (s *server) serve(ctx context.Context) error {
 	running, drain := context.WithCancel(context.WithoutCancel(ctx))
+	defer s.pools.Wait()
 	defer drain()
 	defer s.stopNotifier() // which drain ends
 	if err := s.startNotifier(running, s.file.Notify); err != nil {
 		return err
 	}
+	s.beginSetPools(running, s.file)
 	ended := make(chan error, 1)
 	go func() { ended <- s.ex.Run(running) }()
 	interrupted := ctx.Done()
@@ -319,6 +324,7 @@ func (s *server) reload(ctx context.Context, now *jobsfile.File) *jobsfile.File 
 			s.goneKinds[k.Name] = k
 		}
 	}
+	s.beginSetPools(ctx, next)
 	ctx, cancel := context.WithTimeout(ctx, withdrawTimeout)
 	defer cancel()
 	if err := s.ex.WithdrawKind(ctx, c.kinds.removed...); err != nil {
