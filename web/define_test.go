@@ -110,6 +110,9 @@ func TestDefine_ByForms(t *testing.T) {
 			assert.Equal(k, !offered || verb == "trigger", strings.Contains(get("/jobs/settle"), "/act/"+verb+`"`), "%s of a job in code", verb)
 		}
 		refused("/act/define", form, "the job is defined already")
+		w := k.post("/act/define", url.Values{"job": {"a\r\nSet-Cookie: b=c"}, "kind": {"note"}, "fields.schedule": {"every 1h"}})
+		assert.NotContains(k, w.Header(), "Set-Cookie")
+		assert.NotContains(k, w.Header().Get("Location"), "\n")
 
 		k.fleet.Sleep(2 * time.Minute)
 		runs := k.fleet.Runs(job)

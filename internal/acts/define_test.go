@@ -11,6 +11,8 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/operator"
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/rotatest"
 	"github.com/rota-dev/rota/schedule"
 )
 
@@ -75,6 +77,38 @@ func TestDefine_KeepsParameters(t *testing.T) {
 		k.did("delete", OnJob, Request{Job: "acme/report"})
 		_, err = k.act("define", OnJob, report(Request{KeepParams: true}))
 		require.ErrorIs(k, err, operator.ErrUnknownJob)
+	})
+}
+
+// meddler is a store in which another writer is faster than the first write.
+type meddler struct {
+	registry.Registry
+	meddle func()
+}
+
+func (m *meddler) Txn(ctx context.Context, t registry.Txn) (registry.Rev, error) {
+	if meddle := m.meddle; meddle != nil {
+		m.meddle = nil
+		meddle()
+	}
+	return m.Registry.Txn(ctx, t)
+}
+
+// A change never combines the parameters of one revision with the definition of another.
+func TestDefine_KeepsParametersOfTheRevisionThatItChanges(t *testing.T) {
+	onFleet(t, func(k *kit) {
+		k.did("define", OnJob, report(Request{}, "param", "old"))
+		op, err := operator.New(&meddler{k.fleet.Server().Client("meddler"), func() {
+			k.did("define", OnJob, report(Request{}, "param", "new"))
+		}}, rotatest.Namespace, "")
+		require.NoError(k, err)
+		v, _ := Find("define", OnJob)
+		_, err = v.Do(k.Context(), op.WithCompiler(executor.Compile), report(Request{KeepParams: true}, "shards", 3))
+		require.ErrorIs(k, err, operator.ErrOtherRevision)
+		j, err := k.op.Definition(k.Context(), "acme/report")
+		require.NoError(k, err)
+		assert.Equal(k, "new", j.Definition.Param)
+		assert.Equal(k, 1, j.Definition.Shards)
 	})
 }
 
