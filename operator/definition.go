@@ -35,7 +35,9 @@ type Definition struct {
 	ShardParams map[int]string
 	Description string
 	// Policies are values of other fields, by their names in the stored definition, as in Override. A time.Duration counts as
-	// its text, and a retry policy needs "max" only. Nil leaves a field out that the kind has by default.
+	// its text, and a retry policy needs "max" only. Nil leaves a field out that the kind has by default. A strategy may have any name, as
+	// the custom ones of instances (executor.Options.Strategies) are not on record: if the leader does not know it, shards are assigned
+	// without one, and Status.Problem says so.
 	Policies map[string]any
 	// StartPaused makes the job wait for Operator.Resume when it is created. It has no effect on one that exists.
 	StartPaused bool

@@ -21,7 +21,7 @@ const (
 	Reveal = role.Reveal
 	// Operate acts: trigger, pause, retry and the like.
 	Operate = role.Operate
-	// Admin also does what takes more than one act to undo: override, reset, retire, forget, set-pool.
+	// Admin also does what takes more than one act to undo: override, define, delete, reset, retire, forget, set-pool.
 	Admin = role.Admin
 )
 

@@ -57,6 +57,10 @@ func targetOf(r *request) (acts.Verb, string, error) {
 		on, name = acts.OnInstance, instance
 	}
 	v, ok := acts.Find(r.PathValue("verb"), on)
+	if !ok && on == acts.OnGroup && r.PathValue("verb") == define { // the form asks for the name
+		v, ok = acts.Find(define, acts.OnJob)
+		name = r.PostForm.Get(jobField.Name)
+	}
 	if !ok {
 		return v, name, problemf(http.StatusNotFound, "There is no act %q on this.", r.PathValue("verb"))
 	}
@@ -83,18 +87,31 @@ func (c *Console) askAct(w http.ResponseWriter, r *request) error {
 	if err != nil {
 		return err
 	}
-	c.showAct(w, r, http.StatusOK, actBody{Verb: v, On: on, Values: first(r.URL.Query())})
+	b := actBody{Verb: v, On: on, Values: first(r.URL.Query())}
+	if v.Name == define {
+		if err := c.fillDefine(r, &b); err != nil {
+			return err
+		}
+	}
+	c.showAct(w, r, http.StatusOK, b)
 	return nil
 }
 
 func (c *Console) showAct(w http.ResponseWriter, r *request, status int, b actBody) {
-	b.Back, b.Fields = backOf(b.Verb.On, b.On), fieldsOf(b.Verb.Fields, "", b.Values)
+	fields := b.Verb.Fields
+	b.Back, b.Asked = backOf(b.Verb.On, b.On), b.Verb.Name+" "+b.On
+	switch isNew := r.PathValue("job") == ""; {
+	case b.Verb.On == acts.OnGroup:
+		b.Asked = nameOnGroup(&b.Verb)
+	case b.Verb.Name == define:
+		fields = fieldsOfDefine(fields, isNew)
+		if isNew {
+			b.Back, b.Asked = "definitions", defineJob
+		}
+	}
+	b.Fields = fieldsOf(fields, "", b.Values)
 	if b.Verb.Confirm != nil {
 		b.Warns = "This will " + b.Verb.Confirm(b.Verb.For(b.On)) + "."
-	}
-	b.Asked = b.Verb.Name + " " + b.On
-	if b.Verb.On == acts.OnGroup {
-		b.Asked = nameOnGroup(&b.Verb)
 	}
 	c.render(w, r, status, "act", page{Title: b.Asked, Group: c.group(), Body: b})
 }
@@ -120,15 +137,15 @@ func first(values url.Values) map[string]string {
 
 // doAct does an act and leads back, with the answer at the top of the page.
 func (c *Console) doAct(w http.ResponseWriter, r *request) error {
+	if err := r.ParseForm(); err != nil {
+		return problemf(http.StatusBadRequest, "The form cannot be read: %v.", err)
+	}
 	v, on, err := targetOf(r)
 	if err == nil {
 		err = c.mayAct(r, v.Name)
 	}
 	if err != nil {
 		return err
-	}
-	if err := r.ParseForm(); err != nil {
-		return problemf(http.StatusBadRequest, "The form cannot be read: %v.", err)
 	}
 	refuse := func(err error) error {
 		b := actBody{Verb: v, On: on, Values: first(r.PostForm), Reason: r.PostForm.Get("reason"), Error: err.Error()}
@@ -161,7 +178,10 @@ func (c *Console) doAct(w http.ResponseWriter, r *request) error {
 	c.feed.catchUp(ctx, target.Job)
 	c.statuses.dropAll() // an act on the group or an instance changes jobs too
 	back := backOf(v.On, on)
-	if v.Name == "forget" || v.Name == "retire" && c.isGone(on) {
+	switch {
+	case v.Name == "delete":
+		back = "definitions"
+	case v.Name == "forget", v.Name == "retire" && c.isGone(on):
 		back = ""
 	}
 	w.Header().Set("Location", resolve(r, rootOf(r)+back)+"?said="+c.said.keep(done))
@@ -199,7 +219,7 @@ func (c *Console) actLinks(r *request, on acts.Target, prefix string) (links []a
 		if on == acts.OnGroup {
 			name = nameOnGroup(v)
 		}
-		links = append(links, actLink{name, v.Short, prefix + v.Name})
+		links = append(links, actLink{name, v.Short, prefix + v.Name, v.Origin})
 	}
 	return links
 }

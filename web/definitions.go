@@ -19,6 +19,7 @@ type definitionsBody struct {
 	Sections     []section
 	First, Next  string // addresses of pages; empty if there is none
 	None         string // why the page is empty
+	Define       string // the address of the form for a new job; empty if the user may not define one
 }
 
 // showDefinitions shows a page of definitions. It reads no more records than the page needs, however many jobs are defined.
@@ -47,6 +48,11 @@ func (c *Console) showDefinitions(w http.ResponseWriter, r *request) error {
 		b.None = "No other job matches."
 	default:
 		b.None = "No jobs are defined as data."
+	}
+	if c.mayAct(r, define) == nil {
+		if b.Define = "act/" + define; b.Kind != "" {
+			b.Define += withQuery(nil, "kind", b.Kind)
+		}
 	}
 	c.render(w, r, http.StatusOK, "definitions", page{Title: "Definitions", Group: c.group(), Body: b})
 	return nil
@@ -105,4 +111,21 @@ func sectionOfPools(v view.Pools, t view.Times) section {
 	s := screenOf(v.Screen, t, linkColumns(""))[0]
 	s.ID, s.Title = "pools", "Pools"
 	return s
+}
+
+// addDefinition adds what defines a job as data to its page.
+func (c *Console) addDefinition(r *request, b *jobBody) error {
+	ctx, cancel := call(r)
+	defer cancel()
+	v, err := look.Definition(ctx, c.op, b.Job)
+	if isUnreachable(err) {
+		return err
+	}
+	if err != nil { // it was deleted since, or its record cannot be read, which the doctor reports
+		return nil
+	}
+	s := screenOf(v.Screen, c.times(r), linkColumns(""))[0]
+	s.ID, s.Fields[0].Text.Link = "definition", rootOf(r)+"definitions"+withQuery(nil, "kind", v.Definition.Kind)
+	b.Sections = append(b.Sections, s)
+	return nil
 }

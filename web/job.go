@@ -4,6 +4,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,7 +39,10 @@ type jobBody struct {
 }
 
 // actLink leads to the form of an act.
-type actLink struct{ Name, Short, Link string }
+type actLink struct {
+	Name, Short, Link string
+	Origin            acts.Origin
+}
 
 func (c *Console) showJob(w http.ResponseWriter, r *request) error {
 	st, err := c.status(r.PathValue("job"))
@@ -72,7 +76,14 @@ func (c *Console) showJob(w http.ResponseWriter, r *request) error {
 			row.Cells[0].Link = here + "explain?shard=" + strings.SplitN(row.Cells[0].Text, "-", 2)[0]
 		}
 	}
-	b.Acts = c.actLinks(r, acts.OnJob, here+"act/")
+	origin := acts.Registered
+	if st.Kind != "" {
+		origin = acts.Defined
+		if err := c.addDefinition(r, &b); err != nil {
+			return err
+		}
+	}
+	b.Acts = slices.DeleteFunc(c.actLinks(r, acts.OnJob, here+"act/"), func(l actLink) bool { return l.Origin != "" && l.Origin != origin })
 	c.render(w, r, http.StatusOK, "job", page{Title: st.Job, Group: c.group(), Body: b})
 	return nil
 }

@@ -31,6 +31,7 @@ const secret = "password is hunter2"
 type kit struct {
 	*testing.T
 	fleet   *rotatest.Fleet
+	member  *executor.Executor
 	op      *operator.Operator
 	console *Console
 	user    User // who makes requests
@@ -62,7 +63,7 @@ func onFleet(t *testing.T, f func(k *kit)) {
 		op := a.Operator()
 		require.NoError(t, op.As("kim", "quarter "+hostile).Pause(context.Background(), "rebuild"))
 		fleet.Sleep(5 * time.Second)
-		k := &kit{T: t, fleet: fleet, op: op, user: User{Name: "lee", Role: Admin}, history: ring.Reader("rotatest", "")}
+		k := &kit{T: t, fleet: fleet, member: a, op: op, user: User{Name: "lee", Role: Admin}, history: ring.Reader("rotatest", "")}
 		k.console = k.newConsole(Options{Acts: true})
 		defer k.console.Close()
 		f(k)

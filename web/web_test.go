@@ -410,7 +410,7 @@ func TestHeaders(t *testing.T) {
 		}
 		assert.NotContains(t, want.Get("Content-Security-Policy"), "unsafe")
 		assert.Equal(t, "DENY", want.Get("X-Frame-Options"))
-		for _, path := range []string{"/", "/jobs/settle", "/jobs/none", "/jobs/settle/act/pause", "/static/app.js", "/static/none", "/nothing", "/api/v1/jobs", "/api/v1/nothing", "/events/"} {
+		for _, path := range []string{"/", "/jobs/settle", "/jobs/none", "/jobs/settle/act/pause", "/act/define", "/static/app.js", "/static/none", "/nothing", "/api/v1/jobs", "/api/v1/nothing", "/events/"} {
 			h := k.get(path).Header()
 			for name := range want {
 				if name == "Cache-Control" && strings.HasPrefix(path, "/static/") {

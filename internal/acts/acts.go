@@ -26,6 +26,15 @@ const (
 	OnInstance Target = "instance"
 )
 
+// Origin is where a job comes from.
+type Origin string
+
+// Origins of jobs.
+const (
+	Registered Origin = "registered" // by a process, in code
+	Defined    Origin = "defined"    // as data
+)
+
 // Request holds the target and the arguments of an act. A Verb reads its target and its Fields, and refuses others.
 type Request struct {
 	Job          string         `json:"job,omitempty"`      // the target of acts on a job
@@ -47,6 +56,20 @@ type Request struct {
 	ClearAll     bool           `json:"clear_all,omitempty"`
 	Pool         string         `json:"pool,omitempty"`
 	Size         *int           `json:"size,omitempty"` // of the Pool
+
+	// Of a job that is defined as data.
+	Kind             string `json:"kind,omitempty"`
+	KindRevision     int    `json:"kind_revision,omitempty"`
+	In               string `json:"in,omitempty"` // the zone of a schedule without one
+	StartPaused      bool   `json:"start_paused,omitempty"`
+	DeleteAfter      string `json:"delete_after,omitempty"` // see ParseDeleteAfter
+	NoDefaults       bool   `json:"no_defaults,omitempty"`
+	KeepParams       bool   `json:"keep_params,omitempty"`
+	IfAbsent         bool   `json:"if_absent,omitempty"`
+	IfRevision       int    `json:"if_revision,omitempty"`
+	AllowUnknownKind bool   `json:"allow_unknown_kind,omitempty"`
+	AllowNoFires     bool   `json:"allow_no_fires,omitempty"`
+	CancelRuns       bool   `json:"cancel_runs,omitempty"`
 }
 
 // Kind is the kind of a Field: how a form asks for it, and how Parse reads the text.
@@ -83,6 +106,7 @@ type Field struct {
 type Verb struct {
 	Name   string // as the command has it
 	On     Target
+	Origin Origin // of the jobs that it is for; empty: all
 	Short  string // the act in a line, without a full stop
 	Fields []Field
 	// Confirm returns the effect, to complete "This will ...". It is nil for an act that needs no question.

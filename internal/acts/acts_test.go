@@ -144,6 +144,22 @@ var verbTests = []verbTest{
 		refused: Request{Job: "nowhere"}, why: "unknown job",
 	},
 	{
+		name: "define", on: OnJob, r: report(Request{DeleteAfter: "never"}, "param", "acme", "timeout", "30m"),
+		text: "created acme/report: revision 1, next fire 2000-01-01T02:00:00Z", act: "define",
+		again:   "acme/report is unchanged: revision 1",
+		refused: report(Request{}, "timeout", "soon"), why: "fields.timeout: ",
+	},
+	{
+		name: "define", on: OnJob, r: report(Request{IfRevision: 1, StartPaused: true}, "shards", 2), text: "changed acme/report: revision 2, next fire 2000-01-01T02:00:00Z",
+		before:  func(k *kit) { k.did("define", OnJob, report(Request{})) },
+		refused: report(Request{IfRevision: 2}), why: "another revision: it has revision 1, and 2 was expected",
+	},
+	{
+		name: "delete", on: OnJob, r: Request{Job: "acme/report"}, text: "deleted acme/report",
+		before:  func(k *kit) { k.did("define", OnJob, report(Request{})) },
+		refused: Request{Job: "settle"}, why: "the job is registered in code",
+	},
+	{
 		name: "retire", on: OnJob, r: Request{Job: "settle"}, text: "retires settle: deleted once no instance offers it; now a, b", act: "retire",
 		again:   "retires settle: deleted once no instance offers it; now a, b",
 		refused: Request{Job: "nowhere"}, why: "unknown job",
@@ -210,6 +226,15 @@ var verbTests = []verbTest{
 		again:   "a is not drained: nothing changed",
 		refused: Request{Instance: "no name"}, why: "undrain ",
 	},
+}
+
+// report returns a request on acme/report, a job of the kind report, with fields of the definition.
+func report(r Request, fields ...any) Request {
+	r.Job, r.Kind, r.Fields = "acme/report", "report", map[string]any{"schedule": "every 2h"}
+	for i := 0; i < len(fields); i += 2 {
+		r.Fields[fields[i].(string)] = fields[i+1]
+	}
+	return r
 }
 
 func TestVerbs(t *testing.T) {
@@ -281,7 +306,7 @@ func (k *kit) outcome(do func() (view.Done, error)) string {
 	}
 	k.fleet.Sleep(5 * time.Second)
 	text := fmt.Sprintf("%+v %v", done, err)
-	for _, job := range []string{"", "settle", "export", "long", "gone"} {
+	for _, job := range []string{"", "settle", "export", "long", "gone", "acme/report", "acme/long"} {
 		in, err := k.op.Intent(k.Context(), job)
 		in.OverriddenBy, in.HeldBy = operator.Act{}, operator.Act{}
 		text += fmt.Sprintf("\n%s: %+v %v %v", job, in, err, k.recorded(job))
@@ -302,8 +327,12 @@ func (k *kit) outcome(do func() (view.Done, error)) string {
 var filled = Request{
 	Job: "export", Instance: "b", Shards: []int{1}, Instances: []string{"b"}, Hosts: []string{"b"}, Param: pointer("secret"), Fire: minute(1), Total: 2,
 	From: epoch, To: minute(1), Until: future, Parallel: 3, Again: true, ScheduleOnly: true, Fields: map[string]any{"timeout": "3h"}, Clear: []string{"timeout"},
-	ClearAll: true, Pool: "db", Size: new(8),
+	ClearAll: true, Pool: "db", Size: new(8), Kind: "report", KindRevision: 1, In: "Asia/Shanghai", StartPaused: true, DeleteAfter: "24h", NoDefaults: true,
+	KeepParams: true, IfAbsent: true, IfRevision: 7, AllowUnknownKind: true, AllowNoFires: true, CancelRuns: true,
 }
+
+// longReport defines acme/long, a job that exists before the act and whose runs last.
+var longReport = Request{Job: "acme/long", Kind: "report", Fields: map[string]any{"schedule": "every 2s"}}
 
 // bases are requests to which filled adds one field. Some fields need another base to have an effect.
 var bases = map[string]Request{
@@ -311,6 +340,9 @@ var bases = map[string]Request{
 	"backfill": {Job: "settle", From: epoch.Add(-time.Hour), To: epoch.Add(time.Second)}, "backfill from": {Job: "settle", To: minute(1)}, "backfill to": {Job: "settle", From: epoch},
 	"cancel": {Job: "long"}, "forget": {Job: "gone"},
 	"set-pool": {Pool: "licence", Size: new(2)}, "delete-pool": {Pool: "licence"},
+	"define": report(Request{}), "define kind": {Job: "acme/report", Fields: map[string]any{"schedule": "every 2h"}}, "define if_absent": longReport,
+	"define keep_params": longReport, "define allow_unknown_kind": {Job: "acme/report", Kind: "unknown"},
+	"define allow_no_fires": report(Request{}, "schedule", "at 1999-01-01T00:00:00Z"), "delete": {Job: "acme/long"},
 	"drain": {Instance: "a"}, "undrain": {Instance: "a"},
 }
 
@@ -341,6 +373,12 @@ func TestVerbs_ReadWhatTheyDeclare(t *testing.T) {
 				k.did("override", OnJob, Request{Job: "settle", Fields: map[string]any{"timeout": "2h", "description": "x"}})
 				k.did("disable", OnJob, Request{Job: "settle", Shards: []int{1}, Instances: []string{"b"}, Hosts: []string{"b"}})
 				k.did("disable", OnGroup, Request{Instances: []string{"b"}, Hosts: []string{"b"}})
+				if v.Origin == Defined {
+					long := longReport
+					long.Fields = map[string]any{"schedule": "every 2s", "param": "long"}
+					k.did("define", OnJob, long)
+					k.fleet.Sleep(5 * time.Second)
+				}
 				text = k.outcome(func() (view.Done, error) { return v.Do(k.Context(), k.op, r) })
 			})
 			return text

@@ -18,12 +18,12 @@ import (
 	"github.com/rota-dev/rota/schedule"
 )
 
-// overrideKeys are the fields that an override may have.
-var overrideKeys = []Field{
+// definitionKeys are the fields of a definition that operators may set.
+var definitionKeys = []Field{
 	{Name: "schedule", Kind: Text, Label: "Schedule", Help: "such as cron 0 4 * * * in Asia/Shanghai"},
 	{Name: "shards", Kind: Number, Label: "Number of shards"},
 	{Name: "param", Kind: Text, Label: "Parameter", Secret: true},
-	{Name: "shard_params", Kind: Pairs, Label: "Parameters of shards", Help: "SHARD=VALUE; they replace all of the definition's", Secret: true},
+	{Name: "shard_params", Kind: Pairs, Label: "Parameters of shards", Help: "SHARD=VALUE", Secret: true},
 	{Name: "description", Kind: Text, Label: "Description"},
 	{Name: "strategy", Kind: Text, Label: "Strategy", Help: "that assigns shards"},
 	{Name: "timeout", Kind: Duration, Label: "Timeout of a run"},
@@ -32,11 +32,22 @@ var overrideKeys = []Field{
 	{Name: "max_attempts", Kind: Number, Label: "Attempts at most"},
 	{Name: "on_overlap", Kind: Choice, Label: "If a run lasts until the next fire", Help: "the default is to wait", Choices: textsOf(executor.SkipOverlapping, executor.CancelRunning)},
 	{Name: "catchup_window", Kind: Duration, Label: "Catchup window"},
-	{Name: "retry", Kind: Pairs, Label: "Retries of failed runs", Help: "max, initial, factor and others; they replace all of the definition's"},
+	{Name: "retry", Kind: Pairs, Label: "Retries of failed runs", Help: "max, initial, factor and others"},
 	{Name: "tracking", Kind: Choice, Label: "Tracking", Choices: textsOf(executor.TrackRuns, executor.TrackClaims)},
-	{Name: "run_on", Kind: Pairs, Label: "Run on", Help: "LABEL=VALUE; they replace all of the definition's"},
+	{Name: "run_on", Kind: Pairs, Label: "Run on", Help: "LABEL=VALUE"},
 	{Name: "pool", Kind: Text, Label: "Pool", Help: "that bounds the runs of the group; empty: none"},
 }
+
+// overrideKeys are the fields that an override may have.
+var overrideKeys = func() []Field {
+	keys := slices.Clone(definitionKeys)
+	for i := range keys {
+		if keys[i].Kind == Pairs {
+			keys[i].Help += "; they replace all of the definition's"
+		}
+	}
+	return keys
+}()
 
 func textsOf[T fmt.Stringer](values ...T) (texts []string) {
 	for _, v := range values {
@@ -207,7 +218,7 @@ func checkZeros(fields map[string]any) error {
 }
 
 // numbers are the keys whose values are numbers.
-var numbers = []string{"shards", "max_attempts", "retry.max", "retry.factor"}
+var numbers = []string{"shards", "max_attempts", "retry.max", "retry.factor", "retry.jitter"}
 
 // AddPair adds a field of an override to fields from KEY=VALUE. KEY.SUB is a field of an object. An empty value is nil, but that of
 // param.

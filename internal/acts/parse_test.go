@@ -43,6 +43,11 @@ func TestVerb_Parse(t *testing.T) {
 			"retry": map[string]any{"max": json.Number("3"), "initial": "1s"},
 		}}},
 		{"override", "fields=on_crash%3D", Request{Fields: map[string]any{"on_crash": nil}}},
+		{"define", "kind=report&fields.schedule=every+1h&fields.retry=max%3D3%0Ajitter%3D0.5&fields.timeout=&if_revision=2&keep_params=yes&in=+", Request{
+			Kind: "report", IfRevision: 2, KeepParams: true,
+			Fields: map[string]any{"schedule": "every 1h", "retry": map[string]any{"max": json.Number("3"), "jitter": json.Number("0.5")}},
+		}},
+		{"delete", "cancel_runs=yes", Request{CancelRuns: true}},
 		{"set-pool", "pool=db&size=0", Request{Pool: "db", Size: new(0)}},
 		{"override", "clear=timeout,shards&clear_all=", Request{Clear: []string{"timeout", "shards"}}},
 	} {
@@ -105,6 +110,14 @@ func TestVerb_Check(t *testing.T) {
 		{"override", OnJob, Request{Job: "settle", Fields: map[string]any{"schedule": "0 4 * * *"}}, "write schedule='cron 0 4 * * *'"},
 		{"override", OnJob, Request{Job: "settle", Fields: map[string]any{"timeout": "0s"}}, "timeout is 0s, below 1ms"},
 		{"override", OnJob, Request{Job: "settle", Fields: map[string]any{"misfire": "x"}}, "is it on_misfire?"},
+		{"define", OnJob, report(Request{}, "schedule", nil), "fields.schedule: it is missing"},
+		{"define", OnJob, report(Request{}, "schedule", "0 4 * * *"), "fields.schedule: schedule is \"0 4 * * *\", without its kind"},
+		{"define", OnJob, report(Request{}, "misfire", "x"), "fields: there is no field \"misfire\"; is it on_misfire?"},
+		{"define", OnJob, report(Request{In: "Asia/Shanghai"}), "in: schedule \"every 2h in Asia/Shanghai\": only a cron schedule"},
+		{"define", OnJob, report(Request{DeleteAfter: "soon"}), "delete_after: it is neither a duration nor never"},
+		{"define", OnJob, report(Request{DeleteAfter: "0s"}), "delete_after: it is not above 0"},
+		{"define", OnJob, report(Request{IfAbsent: true, IfRevision: 1}), "if_absent: it excludes if_revision and keep_params"},
+		{"define", OnJob, Request{Job: "acme/report"}, "kind: it is missing"},
 		{"set-pool", OnGroup, Request{Pool: "db"}, "size: it is missing"},
 		{"set-pool", OnGroup, Request{Pool: "db", Size: new(-1)}, "size: -1 is not between 0 and 10000"},
 		{"set-pool", OnGroup, Request{Pool: "a/b", Size: new(1)}, "pool: "},
@@ -127,7 +140,7 @@ func TestVerbs_CanBeDrawn(t *testing.T) {
 	check := func(of string, f *Field) {
 		assert.NotEmpty(t, f.Label, "%s %s", of, f.Name)
 		assert.Equal(t, f.Kind == Choice, len(f.Choices) > 0, "%s %s", of, f.Name)
-		assert.Equal(t, strings.Contains(f.Name, "param") || f.Name == "fields", f.Secret, "%s %s", of, f.Name)
+		assert.Equal(t, f.Kind != Switch && strings.Contains(f.Name, "param") || f.Name == "fields", f.Secret, "%s %s", of, f.Name)
 	}
 	seen := map[string]bool{}
 	for i := range Verbs {
@@ -152,6 +165,9 @@ func TestVerbs_CanBeDrawn(t *testing.T) {
 	assert.Equal(t, Request{Instance: "a"}, v.For("a"))
 	v, _ = Find("cancel", OnJob)
 	assert.Equal(t, "cancel the runs of settle in shards 1-2", v.Confirm(Request{Job: "settle", Shards: []int{1, 2}}))
+	v, _ = Find("delete", OnJob)
+	assert.Contains(t, v.Confirm(Request{Job: "settle"}), "Runs in progress finish")
+	assert.Contains(t, v.Confirm(Request{Job: "settle", CancelRuns: true}), "Runs in progress are cancelled")
 }
 
 // Each value that a form offers for a field of an override is one that the operator accepts.

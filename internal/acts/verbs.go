@@ -69,14 +69,21 @@ var verbs = []Verb{
 		},
 	},
 	{
-		Name: "retire", On: OnJob, Short: "Remove the job from the fleet: the leader deletes it once no instance offers it", Do: retire,
+		Name: "define", On: OnJob, Origin: Defined, Short: "Define the job of a kind as data, or change it", Fields: defineFields, Do: define, check: checkDefine,
+	},
+	{
+		Name: "delete", On: OnJob, Origin: Defined, Short: "Delete the job, which is defined as data", Do: deleteJob, Confirm: confirmDelete,
+		Fields: []Field{{Name: "cancel_runs", Kind: Switch, Label: "Cancel runs", Help: "that are in progress"}},
+	},
+	{
+		Name: "retire", On: OnJob, Origin: Registered, Short: "Remove the job from the fleet: the leader deletes it once no instance offers it", Do: retire,
 		Confirm: func(r Request) string {
 			return "stop " + r.Job + ", and delete all records of it once no instance offers it"
 		},
 	},
-	{Name: "unretire", On: OnJob, Short: "Revert retire, unless the job is deleted already", Do: unretire},
+	{Name: "unretire", On: OnJob, Origin: Registered, Short: "Revert retire, unless the job is deleted already", Do: unretire},
 	{
-		Name: "forget", On: OnJob, Short: "Delete the job for good, which no instance offers", Do: forget,
+		Name: "forget", On: OnJob, Origin: Registered, Short: "Delete the job for good, which no instance offers", Do: forget,
 		Confirm: func(r Request) string {
 			return "delete all records of " + r.Job + ", with pending runs and the saved states of shards"
 		},

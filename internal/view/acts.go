@@ -18,6 +18,7 @@ type Done struct {
 	Trigger uint64          `json:"trigger,omitempty"`
 	Runs    []operator.Runs `json:"runs,omitempty"`
 	Fires   []time.Time     `json:"fires,omitempty"`
+	Change  DefineChange    `json:"change,omitzero"` // by define
 	DryRun  bool            `json:"dry_run,omitempty"`
 	Text    string          `json:"text"`
 	Note    string          `json:"note,omitempty"` // why the effect may be another than expected

@@ -74,6 +74,26 @@ type Definition struct {
 	Definition operator.DefinedJob `json:"definition"`
 }
 
+// Screen returns what defines the job.
+func (v Definition) Screen(t Times) Screen {
+	d := &v.Definition
+	deletion := "never"
+	switch after := d.Definition.DeleteAfter; {
+	case d.State == operator.DefinedDeleting:
+		deletion = "in progress"
+	case !d.DeleteAt.IsZero():
+		deletion = t.Exact(d.DeleteAt)
+	case after >= 0 && d.Schedule != "on trigger":
+		deletion = Span(cmp.Or(after, time.Hour)) + " after its last run, once its schedule has no further fire"
+	}
+	return Screen{{Title: "Defined as data", Fields: []Field{
+		{"kind", d.Kind},
+		{"creation", fmt.Sprintf("%s %s", d.Creation, t.Exact(d.Defined))},
+		{"revision", fmt.Sprintf("%d %s", d.Revision, describeAct(d.By, t))},
+		{"deletion", deletion},
+	}}}
+}
+
 // Kinds is the list of the kinds of jobs that are defined as data.
 type Kinds struct {
 	Version int                   `json:"version"`

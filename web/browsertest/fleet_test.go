@@ -39,7 +39,9 @@ const (
 	markup = `<img src=x onerror="alert('a parameter')">`
 	// oddJob is a name that has to be escaped in addresses, in markup and in attributes.
 	oddJob = `50% off/2 <b>"bold"</b>?x=1&y#z`
-	// secret is in an error and in a parameter, which not every role may see.
+	// oddDefined is such a name of a job that is defined as data.
+	oddDefined = "new/" + oddJob
+	// secret is in an error and in parameters, which not every role may see.
 	secret = "password=hunter2"
 )
 
@@ -100,6 +102,11 @@ func jobs(exported <-chan string) []executor.Job {
 	}
 }
 
+// reminder is the kind of the jobs that are defined as data.
+func reminder() executor.Kind {
+	return executor.Kind{Name: "reminder", Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil })}
+}
+
 // fleet is a group whose jobs are in fixed states.
 type fleet struct {
 	op *operator.Operator
@@ -133,6 +140,7 @@ func startInMemory(t testing.TB) *fleet {
 		ex, err := executor.New(server.Client(name), namespace, memberOptions(name))
 		require.NoError(t, err)
 		require.NoError(t, ex.Register(jobs(exported)...))
+		require.NoError(t, ex.RegisterKind(reminder()))
 		recorder := history.New(ring, history.Options{Namespace: namespace, Instance: name})
 		t.Cleanup(func() { _ = recorder.Shutdown(context.Background()) })
 		ex.Observe(recorder.Observer())
@@ -166,6 +174,9 @@ func runMember(setting string) error {
 		return err
 	}
 	if err := ex.Register(jobs(nil)...); err != nil {
+		return err
+	}
+	if err := ex.RegisterKind(reminder()); err != nil {
 		return err
 	}
 	return ex.Run(context.Background())
@@ -215,6 +226,8 @@ func (f *fleet) bringAbout(t testing.TB) {
 	kim := f.op.As("kim", `move of the <i>archive</i> & "more"`)
 	require.NoError(t, kim.Pause(t.Context(), "rebuild"))
 	require.NoError(t, kim.Disable(t.Context(), operator.Scope{Job: "tenants", Shards: []int{42}}))
+	_, err := kim.Define(t.Context(), operator.Definition{Name: "acme/reminder", Kind: "reminder", Param: secret, Description: oddJob}, operator.AllowUnknownKind())
+	require.NoError(t, err)
 	for _, job := range []string{"settle", "tenants", "export"} {
 		_, err := f.op.As("robin", "a look").Trigger(t.Context(), job, "", nil)
 		require.NoError(t, err)

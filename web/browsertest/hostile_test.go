@@ -80,7 +80,9 @@ func TestText_StaysText(t *testing.T) {
 	for _, path := range []string{
 		"", "?q=" + escaped, "?state=" + escaped, "?zone=" + escaped, "?said=" + escaped, "acts", "acts?job=" + escaped, "timeline?job=" + escaped,
 		"jobs/settle", "jobs/settle?said=" + escaped, "jobs/tenants", "jobs/tenants/explain?shard=7", "jobs/settle/explain?at=" + escaped,
-		"jobs/settle/explain?shard=" + escaped, "jobs/settle/act/trigger?param=" + escaped, "jobs/" + escaped, "instances/" + escaped + "/act/drain", "act/" + escaped,
+		"jobs/settle/explain?shard=" + escaped, "jobs/settle/act/trigger?param=" + escaped, "jobs/" + escaped,
+		"act/define?job=" + escaped + "&kind=" + escaped + "&fields.schedule=" + escaped, "jobs/acme%2Freminder/act/define?fields.retry=" + escaped,
+		"jobs/acme%2Freminder", "instances/" + escaped + "/act/drain", "act/" + escaped,
 	} {
 		b.subtest(t, path, func(t *testing.T) {
 			status := b.visit(at + path)

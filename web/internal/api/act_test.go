@@ -34,6 +34,8 @@ var bodies = map[string]string{
 	"/jobs/{job}/enable":         `{"shards":[1]}`,
 	"/jobs/{job}/override":       `{"fields":{"schedule":"every 2m","shards":3}}`,
 	"/jobs/{job}/reset":          `{}`,
+	"/jobs/{job}/define":         `{"kind":"report","fields":{"schedule":"every 1h"},"allow_unknown_kind":true}`,
+	"/jobs/{job}/delete":         `{"cancel_runs":true}`,
 	"/jobs/{job}/retire":         `{}`,
 	"/jobs/{job}/unretire":       `{}`,
 	"/jobs/{job}/forget":         `{}`,
@@ -57,6 +59,10 @@ var before = map[string]func(context.Context, *operator.Operator) error{
 	"/jobs/{job}/resume": func(ctx context.Context, op *operator.Operator) error { return op.Pause(ctx, "broken") },
 	"/jobs/{job}/enable": func(ctx context.Context, op *operator.Operator) error {
 		return op.Disable(ctx, operator.Scope{Job: "broken", Shards: []int{1}})
+	},
+	"/jobs/{job}/delete": func(ctx context.Context, op *operator.Operator) error {
+		_, err := op.Define(ctx, operator.Definition{Name: "settle-acme", Kind: "report"}, operator.AllowUnknownKind())
+		return err
 	},
 	"/jobs/{job}/unretire": func(ctx context.Context, op *operator.Operator) error { return op.Retire(ctx, "broken") },
 	"/resume":              func(ctx context.Context, op *operator.Operator) error { return op.PauseGroup(ctx) },
@@ -88,12 +94,17 @@ func TestActs_EachOnce(t *testing.T) {
 					require.NoError(t, prepare(t.Context(), f.op))
 				}
 				of := "broken"
-				if v.On != acts.OnJob {
+				switch {
+				case v.On != acts.OnJob:
 					of = ""
+				case v.Origin == acts.Defined:
+					of = "settle-acme"
 				}
 				earlier, err := f.op.Acts(t.Context(), of)
-				require.NoError(t, err)
-				r := f.post(strings.NewReplacer("{job}", "broken", "{name}", "web-1").Replace(path), body)
+				if v.Name != "define" { // which creates the job
+					require.NoError(t, err)
+				}
+				r := f.post(strings.NewReplacer("{job}", of, "{name}", "web-1").Replace(path), body)
 				if kind := conflicts[path]; kind != "" {
 					assert.Equal(t, kind, problem(t, r).Type)
 					return
@@ -111,6 +122,10 @@ func TestActs_EachOnce(t *testing.T) {
 					return // no records were lost
 				}
 				recorded, err := f.op.Acts(t.Context(), of)
+				if v.Name == "delete" {
+					assert.ErrorIs(t, err, operator.ErrUnknownJob, "the record of the acts is deleted with the job")
+					return
+				}
 				require.NoError(t, err)
 				require.Len(t, recorded, len(earlier)+1)
 				last := recorded[len(recorded)-1]

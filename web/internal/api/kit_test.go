@@ -34,6 +34,7 @@ const secret = "s3cret"
 // fleet is a fleet of one instance on a registry in memory, and the API of it.
 type fleet struct {
 	t      *testing.T
+	member *executor.Executor
 	op     *operator.Operator
 	group  *operator.GroupView
 	config Config
@@ -77,7 +78,7 @@ func startFleet(t *testing.T) *fleet {
 		_ = e.Shutdown(ctx)
 		_ = recorder.Shutdown(ctx)
 	})
-	f := &fleet{t: t, op: op, group: group, config: Config{
+	f := &fleet{t: t, member: e, op: op, group: group, config: Config{
 		Op: op, History: ring.Reader("billing", ""), Changed: group.Changed, Authorize: authorize, Verbs: verbs, Logger: discard,
 		Snapshot: func(context.Context) (operator.GroupStatus, error) { return group.Status(), nil },
 	}}

@@ -46,6 +46,8 @@ var levels = map[string]role.Role{
 	"POST /jobs/{job}/enable":         role.Operate,
 	"POST /jobs/{job}/override":       role.Admin,
 	"POST /jobs/{job}/reset":          role.Admin,
+	"POST /jobs/{job}/define":         role.Admin,
+	"POST /jobs/{job}/delete":         role.Admin,
 	"POST /jobs/{job}/retire":         role.Admin,
 	"POST /jobs/{job}/unretire":       role.Admin,
 	"POST /jobs/{job}/forget":         role.Admin,

@@ -45,30 +45,14 @@ type deleteAfter time.Duration
 
 // Set implements pflag.Value.
 func (d *deleteAfter) Set(text string) error {
-	if text == "never" {
-		*d = -1
-		return nil
-	}
-	parsed, err := time.ParseDuration(text)
-	switch {
-	case err != nil:
-		return errors.New("it is neither a duration nor never")
-	case parsed <= 0:
-		return errors.New("it is not above 0")
-	}
+	parsed, err := acts.ParseDeleteAfter(text)
 	*d = deleteAfter(parsed)
-	return nil
+	return err
 }
 
 // String implements pflag.Value.
 func (d *deleteAfter) String() string {
-	switch {
-	case *d < 0:
-		return "never"
-	case *d == 0:
-		return ""
-	}
-	return time.Duration(*d).String()
+	return acts.TextOfDeleteAfter(time.Duration(*d))
 }
 
 // Type implements pflag.Value.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -225,7 +224,7 @@ func (p *filePlan) apply(ctx context.Context, op *operator.Operator, o *defineOp
 	failed := map[string]bool{}
 	if err == nil {
 		err = op.DeleteAll(ctx, p.delete)
-		for _, e := range errorsByJob(err) {
+		for _, e := range acts.ErrorsByJob(err) {
 			failed[e.Job] = true
 		}
 		err = refusedDefinition(err)
@@ -251,9 +250,6 @@ func (p *filePlan) apply(ctx context.Context, op *operator.Operator, o *defineOp
 	return err
 }
 
-// ofField matches an error of a definition and captures the field.
-var ofField = regexp.MustCompile(`^([a-z_]+): `)
-
 // explain returns the jobs that an error of DefineAll refuses because they have no fire from now on, and all other refusals with their
 // places in the file. Another failure, such as one of the store, is returned as it is.
 func (p *filePlan) explain(err error) (past map[string]bool, rest error) {
@@ -264,7 +260,7 @@ func (p *filePlan) explain(err error) (past map[string]bool, rest error) {
 		of[p.file.Defined[i].Name] = &p.file.Defined[i]
 	}
 	code := exit.NotMet
-	for _, e := range errorsByJob(err) {
+	for _, e := range acts.ErrorsByJob(err) {
 		switch refusal := exit.CodeOf(refusedDefinition(e.Err)); {
 		case errors.Is(e.Err, operator.ErrNoFires):
 			past[e.Job] = true
@@ -274,10 +270,7 @@ func (p *filePlan) explain(err error) (past map[string]bool, rest error) {
 			if refusal == exit.Usage {
 				code = exit.Usage
 			}
-			field, rule := "", e.Err.Error()
-			if m := ofField.FindStringSubmatch(rule); m != nil {
-				field, rule = m[1], rule[len(m[0]):]
-			}
+			field, rule := acts.FieldOf(e.Err)
 			problems.All = append(problems.All, of[e.Job].Problem(field, rule))
 		}
 	}
@@ -286,23 +279,4 @@ func (p *filePlan) explain(err error) (past map[string]bool, rest error) {
 	}
 	problems.Sort()
 	return past, &exit.Error{Code: code, Err: problems}
-}
-
-// errorsByJob returns the errors of DefineAll or DeleteAll. One that names no job has an empty name.
-func errorsByJob(err error) (all []operator.JobError) {
-	if err == nil {
-		return nil
-	}
-	each := []error{err}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		each = joined.Unwrap()
-	}
-	for _, err := range each {
-		if e, ok := errors.AsType[*operator.JobError](err); ok {
-			all = append(all, *e)
-		} else {
-			all = append(all, operator.JobError{Err: err})
-		}
-	}
-	return all
 }

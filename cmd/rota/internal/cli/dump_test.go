@@ -59,6 +59,7 @@ func TestRestore(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		incident(f)
 		require.Zero(t, f.run("disable --host n-9").code)
+		require.Zero(t, f.run("set-pool licence 8").code)
 		require.Zero(t, f.run("pause --schedule settle").code)
 		file := filepath.Join(t.TempDir(), "dump.json")
 		save := func(line string) {
@@ -80,6 +81,8 @@ func TestRestore(t *testing.T) {
 		assert.Equal(t, "backup\nrebuild\n", f.run("jobs -n copy --state paused -o name").out)
 		assert.Equal(t, "settle\n", f.run("jobs -n copy --state stopped -o name").out)
 		assert.Contains(t, f.run("instances -n copy").out, "hosts n-9")
+		assert.Contains(t, f.run("pools -n copy -o json").out, `"name": "licence",
+      "size": 8,`, "sizes of pools are intents")
 		assert.Contains(t, f.run("job tenants -n copy -o json").out, `"name": "tenants"`)
 		assert.Equal(t, "triggered export: #2\nno instance is alive; the run waits for the start of one\n", f.run("trigger export -n copy").out, "numbers go on")
 
