@@ -14,7 +14,7 @@ type Poster interface {
 	Post(ctx context.Context, tx any, dir Key, value []byte) error
 }
 
-// ErrNoPoster: the registry is no Poster.
+// ErrNoPoster means that the registry is no Poster.
 var ErrNoPoster = errors.New("the registry cannot create records by a transaction of its user")
 
 // Post calls reg.Post, or returns ErrNoPoster if reg is no Poster.

@@ -118,6 +118,10 @@ func (x *explorer) endHandler(s *world, p *process, shard int, err error) {
 		return
 	}
 	l, a := x.claimerOf(s, p)
+	if a == nil { // the job was deleted
+		p.running = p.running.Minus(shardset.Of(shard))
+		return
+	}
 	l.TrackRuns(context.Background(), a, shardset.Of(shard), record.Job{})(shard, err)
 	l.DrainInbox()
 	if !x.skips && !x.fromEnds {
@@ -152,6 +156,10 @@ func (x *explorer) memberOf(p *process, reg *recordingRegistry) *member.Member {
 		Reg: reg, Keys: x.keys, Name: p.name, Work: x.work, Log: x.log, Clock: time.Now, Draining: p.draining,
 		Defs: map[string]json.RawMessage{jobName: formatDefinition(1, 1, "")},
 	}
+	if x.kinds > 0 {
+		m.Defs = nil
+		m.OfferKinds(x.kindOf(p))
+	}
 	m.Blocked.Old = map[string]shardset.Set{}
 	if !p.blocked.IsZero() {
 		m.Blocked.Old[jobName] = p.blocked
@@ -165,7 +173,7 @@ func (x *explorer) operatorOf(reg *recordingRegistry) *operator.Operator {
 	if err != nil {
 		panic(err)
 	}
-	return o
+	return o.WithCompiler(x.work.Compile)
 }
 
 // electorOf returns an elector in the state of a process.
@@ -191,7 +199,7 @@ func (x *explorer) buildPlan(s *world, p *process, regularCheck bool) (*registry
 			Keys: x.keys, Term: p.term, Compile: x.work.Compile, SlowTick: regularCheck,
 			Live: map[registry.SessionID]bool{}, Members: map[string]planning.MemberRecord{}, Jobs: map[string]planning.JobRecord{},
 			Control: map[string]planning.ControlRecord{}, Plans: map[string]planning.PlanRecord{}, Reads: map[string]planning.FreshRead{}, UnreadablePlans: map[string]bool{},
-			EditedPlans: map[string]bool{}, Ends: map[string]planning.EndsOfJob{},
+			EditedPlans: map[string]bool{}, Ends: map[string]planning.EndsOfJob{}, Defined: map[string]planning.DefinedRecord{}, PartReads: map[string]planning.FreshRead{}, RestTick: regularCheck,
 		},
 	}
 	x.fillView(l, p)
@@ -200,6 +208,9 @@ func (x *explorer) buildPlan(s *world, p *process, regularCheck bool) (*registry
 	}
 	for _, inc := range p.following {
 		l.WatchedClaims[inc] = nil
+	}
+	if x.stepDefined(s, l, p); reg.recorded != nil {
+		return reg.recorded, p.following
 	}
 	d, err := l.DecideWithReads(context.Background(), s.clock())
 	if err != nil {
@@ -308,6 +319,9 @@ func (x *explorer) openSession(n *world, i int) {
 	p := &n.procs[i]
 	p.phase, p.session = phaseJoining, n.store.openSession()
 	p.inc = record.Incarnation(p.name, p.session)
+	if x.kinds > 0 {
+		p.brings = 1 + i%x.kinds
+	}
 	if x.brings > 0 {
 		p.brings = 1 + i%x.brings
 		n.highestRevision = max(n.highestRevision, p.brings)
@@ -332,6 +346,12 @@ func (x *explorer) sendJoin(p *process) {
 func (x *explorer) buildDefinition(s *world, p *process) *registry.Txn {
 	reg := &recordingRegistry{store: &s.store}
 	m := x.memberOf(p, reg)
+	if x.kinds > 0 {
+		if _, err := m.TryStoreKind(context.Background(), x.kindOf(p)); err != nil && !errors.Is(err, errRecorded) {
+			panic(err)
+		}
+		return reg.recorded
+	}
 	_, err := m.TryStoreDefinitions(context.Background(), map[string]json.RawMessage{jobName: x.definitionOf(p.brings)}, member.Fresh, map[registry.Key]bool{})
 	if err != nil && !errors.Is(err, errRecorded) {
 		panic(err)

@@ -40,7 +40,16 @@ func purposeOf(k record.Keys, t *registry.Txn) string {
 		writes[recordKindOf(k, op.Key)] = op.Kind
 	}
 	has := func(kind string) bool { return writes[kind] != 0 }
+	isOfLeader := len(t.If) > 0 && t.If[0].Key == k.Leader()
 	switch {
+	case isOfLeader && writes["definition"] == registry.OpDelete && writes["control"] != registry.OpDelete:
+		return "rest"
+	case isOfLeader && has("definition"):
+		return "wake"
+	case isOfLeader && has("defined"):
+		return "delete"
+	case has("defined"):
+		return purposeOfOperator(t)
 	case len(t.Then) == 0:
 		return "check"
 	case writes["control"] == registry.OpDelete && len(t.If) > 0 && t.If[0].Key == k.Leader():
@@ -71,6 +80,16 @@ func purposeOf(k record.Keys, t *registry.Txn) string {
 	return "operate"
 }
 
+// purposeOfOperator returns the purpose of an operator's write of the record of a defined job.
+func purposeOfOperator(t *registry.Txn) string {
+	for _, op := range t.Then {
+		if d, err := record.DecodeDefined(op.Value); err == nil && d.IsDeleted() {
+			return "undefine"
+		}
+	}
+	return "define"
+}
+
 // recordKindOf returns which kind of record a key holds.
 func recordKindOf(k record.Keys, key registry.Key) string {
 	switch key.Dir() {
@@ -86,8 +105,12 @@ func recordKindOf(k record.Keys, key registry.Key) string {
 		return "control"
 	case k.Ends():
 		return "ends"
+	case k.Kinds():
+		return "kind"
 	}
 	switch {
+	case key.Dir().Dir() == k.DefinedIn(0).Dir():
+		return "defined"
 	case key == k.Leader():
 		return "leader"
 	case key == k.Seat():

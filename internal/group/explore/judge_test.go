@@ -53,6 +53,10 @@ func (x *explorer) judgeCommit(before *storeModel, n *world, r request) error {
 			all = append(all, x.judgeLeader(before, r), x.judgeNamedLeader(&n.store))
 		case op.Key.Dir() == x.keys.Jobs():
 			all = append(all, x.judgeDefinition(before, op))
+		case op.Key.Dir() == x.keys.Kinds():
+			all = append(all, judgeKind(before, op))
+		case op.Key == x.keys.Defined(x.segment()):
+			all = append(all, x.judgeCreation(before, n, op))
 		case op.Key.Dir() == x.keys.Controls() && r.term.IsZero():
 			n.noteOperatorWrite(before, op)
 		}
@@ -179,7 +183,7 @@ func (x *explorer) judgeSeat(s *storeModel) error {
 // judgeDefinition judges a change of the job's definition.
 func (x *explorer) judgeDefinition(before *storeModel, op registry.Op) error {
 	e, ok := before.get(op.Key)
-	if !ok {
+	if !ok || op.Kind == registry.OpDelete {
 		return nil
 	}
 	_, was, err1 := record.DecodeDefinition([]byte(e.value))
@@ -195,6 +199,9 @@ func (x *explorer) judgeDefinition(before *storeModel, op registry.Op) error {
 
 // judgeMonotony checks that, over all records together, no count and no watermark falls.
 func (x *explorer) judgeMonotony(before, after *storeModel) error {
+	if _, planned := after.get(x.planKey()); !planned {
+		return nil // the job was deleted
+	}
 	was, is := x.sumRecords(before), x.sumRecords(after)
 	a, b := was.counts, is.counts
 	if a.Claimed > b.Claimed || a.Succeeded > b.Succeeded || a.Failed > b.Failed || a.Skipped > b.Skipped ||
@@ -288,6 +295,9 @@ func (x *explorer) judgeClaims(before *storeModel, n *world, inc string, op regi
 }
 
 func (x *explorer) judgeClaim(n *world, inc string, shard int, r record.Ref) error {
+	if err := x.judgeClaimOfDefined(n, shard); err != nil {
+		return err
+	}
 	c := claimOf(shard, r)
 	i, found := slices.BinarySearchFunc(n.claims, c, claimedRun.compareClaims)
 	if found {
@@ -375,9 +385,12 @@ func (s *world) markEnded(shard int, r record.Ref) {
 // judgePlan judges a change of the plan.
 func (x *explorer) judgePlan(before *storeModel, n *world, op registry.Op) error {
 	if op.Kind == registry.OpDelete {
-		return errors.New("the plan was deleted")
+		return x.judgeDeletedPlan(before, n)
 	}
 	is := x.decodePlan(string(op.Value))
+	if err := x.judgeKindsOfOwners(before, is); err != nil {
+		return err
+	}
 	if err := n.noteEpochs(is); err != nil {
 		return err
 	}
@@ -460,6 +473,11 @@ func (x *explorer) judgeRest(s *world) error {
 	ready := func(p process) bool { return p.phase == phaseMember && !p.draining }
 	if len(s.claims) == 0 && s.now == 0 || !slices.ContainsFunc(s.procs, ready) {
 		return nil
+	}
+	if x.kinds > 0 {
+		if ends, err := x.judgeDefinedRest(s); ends {
+			return err
+		}
 	}
 	e, ok := s.store.get(x.planKey())
 	if !ok {

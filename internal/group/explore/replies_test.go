@@ -82,6 +82,8 @@ func (x *explorer) deliverReply(n *world, p *process, kind int) error {
 				p.send(kind, *t)
 			}
 		}
+	case kindCreate, kindDelete:
+		x.settleDefinition(n, p, kind, f)
 	case kindReset:
 		if f.err != nil {
 			p.send(kind, *x.buildReset(n, p))
@@ -123,7 +125,7 @@ func (x *explorer) settlePlan(n *world, p *process, f *inFlight) {
 		return
 	}
 	for _, op := range f.txn.Then { // a leader applies its own writes at once
-		if op.Key == x.planKey() {
+		if op.Key == x.planKey() && op.Kind != registry.OpDelete {
 			p.feeds[feedPlans] = []storedEntry{{key: op.Key, value: string(op.Value), modified: f.rev.Seq, txn: f.txn.ID}}
 			x.applyPlans(p)
 		}

@@ -35,11 +35,16 @@ type world struct {
 	triggersAccepted int          // committed by operators
 	resetsAccepted   int          // likewise
 	highestRevision  int          // of all definitions that processes have brought
+	created          int          // creations of the defined job that were committed
+	deleting         bool         // a Delete of the defined job was answered and has not returned
+	deleted          string       // the creation that a Delete has deleted which has returned
 }
 
 // faultBudget is the number of faults and requests that may still happen.
 type faultBudget struct {
 	crashes, expiries, lostReplies, revisions, drains, triggers, resets, recordEdits, staleReads, failures int
+
+	defines, deletes int // of the job as data
 }
 
 // claimedRun is a committed claim.
@@ -87,6 +92,7 @@ const (
 	feedJobs
 	feedControls
 	feedEnds
+	feedDefined
 	feedCount
 )
 
@@ -104,7 +110,7 @@ type process struct {
 	blocked   shardset.Set      // the same for handlers of earlier incarnations
 	draining  bool
 	resigned  bool      // it drains and has tried to resign
-	brings    int       // revision of the definition that it has to store; zero: none
+	brings    int       // revision of the definition, or of the kind of a defined job, that it has to store; zero: none
 	published published // its member record
 	election  election.State
 	leading   bool
@@ -138,10 +144,12 @@ const (
 	kindDefine
 	kindTrigger
 	kindReset
+	kindCreate
+	kindDelete
 	kindCount
 )
 
-var kindNames = [...]string{"claim", "plan", "elect", "join", "publish", "resign", "define", "trigger", "reset"}
+var kindNames = [...]string{"claim", "plan", "elect", "join", "publish", "resign", "define", "trigger", "reset", "definition as data", "deletion"}
 
 // send sends a transaction.
 func (p *process) send(kind int, t registry.Txn) *inFlight {
@@ -192,6 +200,8 @@ type explorer struct {
 	tracks     bool // which fires have ended is tracked
 	skips      bool // fires that come due during a run of their shard are skipped
 	handsBack  bool // handlers of a draining process may hand their runs back
+	deletes    int  // how many operators may request
+	kinds      int  // of how many revisions processes have the kind of the job, which is defined as data; zero: it is not
 }
 
 func newExplorer() *explorer {
@@ -203,7 +213,7 @@ func newExplorer() *explorer {
 		keys: keys, plans: map[string]*record.Plan{}, claims: map[string]record.Claims{}, work: &recordingWork{},
 		dirs: [feedCount]registry.Key{
 			feedPlans: keys.Plans(), feedElection: keys.Election(), feedInstances: keys.Instances(),
-			feedMembers: keys.Members(), feedJobs: keys.Jobs(), feedControls: keys.Controls(), feedEnds: keys.Ends(),
+			feedMembers: keys.Members(), feedJobs: keys.Jobs(), feedControls: keys.Controls(), feedEnds: keys.Ends(), feedDefined: keys.Defined(record.Segment(jobName)).Dir(),
 		}, log: slog.New(slog.DiscardHandler),
 		removed: func(*registry.Txn, int) bool { return false },
 		seeds:   [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
@@ -385,6 +395,11 @@ func (e *encoder) state(x *explorer, s *world) {
 	e.int(s.left.recordEdits)
 	e.int(s.left.staleReads)
 	e.int(s.left.failures)
+	e.int(s.left.defines)
+	e.int(s.left.deletes)
+	e.int(s.created)
+	e.bool(s.deleting)
+	e.text(s.deleted)
 	e.int(s.triggersAccepted)
 	e.int(s.resetsAccepted)
 	e.int(s.highestRevision)

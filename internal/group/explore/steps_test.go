@@ -172,7 +172,11 @@ func (x *explorer) emitObservations(s *world, p *process, step emitProcessStep) 
 				return nil
 			})
 		default:
-			step("observes "+string(x.dir(feed).Name()), func(n *world, p *process) error {
+			what := x.dir(feed).Name()
+			if feed == feedDefined {
+				what = "defined jobs"
+			}
+			step("observes "+what, func(n *world, p *process) error {
 				x.deliverFeed(n, p, feed, now)
 				return nil
 			})
@@ -206,6 +210,7 @@ func (x *explorer) emitRequests(s *world, p *process, step emitProcessStep) {
 			})
 		}
 	}
+	x.emitDefinitions(s, p, step)
 	if s.left.resets > 0 && p.flights[kindReset] == nil {
 		if t := x.buildReset(s, p); t != nil {
 			step("requests a reset", func(n *world, p *process) error {

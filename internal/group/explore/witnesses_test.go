@@ -40,6 +40,12 @@ var witnesses = map[string]witness{
 	"resign: delete seat":       {scenario: "drains", seed: 88},
 	"resign: set leader":        {scenario: "drains", seed: 88},
 	"publish: alive":            {scenario: "more at once", seed: 573},
+	"operate: first kind":       {scenario: "kinds of three revisions", steps: storesOlderKindFirst},
+	"operate: set kind":         {scenario: "kinds of three revisions", steps: storesOlderKind},
+	"define: first defined":     {scenario: "a job is defined and instances crash", steps: definesDeletedJob},
+	"define: set defined":       {scenario: "a defined job is deleted and a leader crashes", steps: definesDeletedJobAgain},
+	"undefine: set defined":     {scenario: "a defined job is deleted and a leader crashes", steps: deletesNextCreation},
+	"plan: defined as known":    {scenario: "a job is defined and deleted on a store that lags", seed: 5},
 	"publish: set member":       {scenario: "a member publishes its record", steps: appliesOldRecord},
 }
 
@@ -78,4 +84,30 @@ var appliesOldRecord = []string{
 	"b publishes its member record", "b loses the reply to publish", "b publish arrives", "b publish is answered",
 	"b drains", "b publishes its member record", "b publish arrives", "b publish is answered", "an abandoned request arrives",
 	"a observes instances", "a observes members", "a plans", "a plan arrives", "a plan is answered", "b observes plan",
+}
+
+// Two processes find no record of the kind, and that of the older revision is stored last.
+var storesOlderKindFirst = []string{
+	"a opens a session", "b opens a session", "a stores its definition", "b stores its definition", "b define arrives", "a define arrives",
+}
+
+// Two processes find the first revision of the kind, and the second is stored after the third.
+var storesOlderKind = []string{
+	"a opens a session", "a stores its definition", "a define arrives", "b opens a session", "b stores its definition",
+	"c opens a session", "c stores its definition", "c define arrives", "b define arrives",
+}
+
+// A late duplicate of a definition arrives after the job was deleted.
+var definesDeletedJob = []string{
+	"a defines the job", "a loses the reply to definition as data", "a definition as data arrives",
+	"b deletes the job", "b deletion arrives", "an abandoned request arrives",
+}
+
+// The same with a job that was defined and deleted before.
+var definesDeletedJobAgain = slices.Concat([]string{"a deletes the job", "a deletion arrives", "a deletion is answered", "a learns that no run"}, definesDeletedJob)
+
+// A late duplicate of a deletion arrives after the job was defined again.
+var deletesNextCreation = []string{
+	"a deletes the job", "a loses the reply to deletion", "a deletion arrives", "a deletion is answered",
+	"b defines the job", "b definition as data arrives", "an abandoned request arrives",
 }

@@ -91,6 +91,15 @@ func (l *Leader) updateDefined(ctx context.Context, wg *sync.WaitGroup) {
 	l.View.DefinedSynced = synced
 }
 
+// ShowDefined makes these all the defined jobs that the leader knows. Package explore calls it in place of the feeds.
+func (l *Leader) ShowDefined(entries map[string]defined.Entry) {
+	l.defined.synced, l.View.DefinedSynced = true, true
+	for segment, e := range entries {
+		l.defined.index.Put(segment, e)
+		l.showDefined(segment)
+	}
+}
+
 // showDefined adds the record of a defined job to the view while the job is awake. Planning needs no other.
 func (l *Leader) showDefined(segment string) {
 	job, awake := l.View.Jobs[segment]
@@ -130,7 +139,7 @@ func (l *Leader) besides(segment string, followers map[string][]string) (b defin
 	return b
 }
 
-// nextStep returns when stepDefined has something to do by time; zero: never.
+// nextStep returns when StepDefined has something to do by time; zero: never.
 func (l *Leader) nextStep() (at time.Time) {
 	if next := l.defined.index.NextDue(); next != 0 && l.defined.synced {
 		at = time.Now().Add(next.Time().Sub(l.Self.Clock()))
@@ -138,8 +147,8 @@ func (l *Leader) nextStep() (at time.Time) {
 	return earliest(at, l.defined.countAgainAt)
 }
 
-// stepDefined wakes the defined jobs that are due, and deletes those that are over.
-func (l *Leader) stepDefined(ctx context.Context) error {
+// StepDefined wakes the defined jobs that are due, and deletes those that are over.
+func (l *Leader) StepDefined(ctx context.Context) error {
 	d := &l.defined
 	if !d.synced {
 		return nil

@@ -318,7 +318,7 @@ func TestRests_Guards(t *testing.T) {
 // TestSteps_Guards changes a record between the decision to wake or to delete a resting job and its commit.
 func TestSteps_Guards(t *testing.T) {
 	step := func(t *testing.T, w *definedWorld) []string {
-		require.NoError(t, w.l.stepDefined(t.Context()))
+		require.NoError(t, w.l.StepDefined(t.Context()))
 		return w.has()
 	}
 	due := func(t *testing.T, created string) *definedWorld {
@@ -414,7 +414,7 @@ func TestSteps_Guards(t *testing.T) {
 		for _, created := range []string{"t1", ""} {
 			w := due(t, created)
 			w.put(w.keys.Leader(), w.l.View.Term, "next term")
-			require.ErrorIs(t, w.l.stepDefined(t.Context()), elector.ErrTermOver)
+			require.ErrorIs(t, w.l.StepDefined(t.Context()), elector.ErrTermOver)
 			assert.Equal(t, []string{"defined"}, w.has())
 		}
 	})

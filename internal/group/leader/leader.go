@@ -220,7 +220,7 @@ func (l *Leader) runRound(ctx context.Context, wg *sync.WaitGroup) error {
 		return nil
 	}
 	l.updateDefined(ctx, wg)
-	if err := l.stepDefined(ctx); err != nil {
+	if err := l.StepDefined(ctx); err != nil {
 		return err
 	}
 	if err := l.stepPools(ctx, wg); err != nil {

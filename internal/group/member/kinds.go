@@ -41,7 +41,7 @@ func (m *Member) WithdrawKinds(names ...string) {
 func (m *Member) storeKinds(ctx context.Context, kinds map[string]record.Kind) error {
 	for _, name := range slices.Sorted(maps.Keys(kinds)) {
 		for {
-			again, err := m.tryStoreKind(ctx, kinds[name])
+			again, err := m.TryStoreKind(ctx, kinds[name])
 			if err != nil {
 				return fmt.Errorf("store kind %q: %w", name, err)
 			}
@@ -56,8 +56,8 @@ func (m *Member) storeKinds(ctx context.Context, kinds map[string]record.Kind) e
 	return nil
 }
 
-// tryStoreKind makes one attempt to store the record of a kind, and reports whether to make another one.
-func (m *Member) tryStoreKind(ctx context.Context, k record.Kind) (again bool, err error) {
+// TryStoreKind makes one attempt to store the record of a kind, and reports whether to make another one.
+func (m *Member) TryStoreKind(ctx context.Context, k record.Kind) (again bool, err error) {
 	key := m.Keys.Kind(k.Name)
 	value, err := record.Encode(&k)
 	if err != nil {

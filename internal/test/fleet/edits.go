@@ -6,14 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/rota-dev/rota/internal/record"
-	"github.com/rota-dev/rota/internal/registryurl"
 	"github.com/rota-dev/rota/internal/test/judge"
 	"github.com/rota-dev/rota/internal/test/recordedit"
 	"github.com/rota-dev/rota/operator"
@@ -64,7 +62,7 @@ type editor struct {
 
 // runEdits runs the rounds of a trial of kind "edits".
 func (t Trial) runEdits(ctx context.Context, f *Faults) ([]EditsRow, error) {
-	reg, err := f.Server.Schemes.Open(ctx, f.Server.URL(f.Server.Addrs()), registryurl.Options{Logger: slog.New(slog.DiscardHandler)})
+	reg, err := f.Server.open(ctx)
 	if err != nil {
 		return nil, err
 	}

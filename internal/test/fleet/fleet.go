@@ -9,9 +9,10 @@ import (
 
 	"github.com/rota-dev/rota/internal/test/judge"
 	"github.com/rota-dev/rota/internal/test/storelog"
+	"github.com/rota-dev/rota/operator"
 )
 
-// Config configures a fleet. All fields but Often, Small, Chains, Grace and Trail are required.
+// Config configures a fleet. All fields but Often, Small, Chains, Pool, Defines, Grace and Trail are required.
 type Config struct {
 	Instances int
 	Jobs      int
@@ -21,6 +22,7 @@ type Config struct {
 	Often     time.Duration // between fires of a further job, whose total can be changed; 0: there is none
 	Small     int           // further jobs of one shard, which all fire each second
 	Chains    int           // of three further jobs, each of which follows the one before
+	Pool      int           // the size of a pool of three further jobs, and of some of those that programs define; 0: there is none
 	Defines   int           // names that programs define, change and delete as data
 	TTL       time.Duration // of sessions
 	Drain     time.Duration // how long a leaving process waits for its runs
@@ -58,8 +60,12 @@ func Start(ctx context.Context, s *Server, c Config) (*Fleet, error) {
 	}
 	f := &Fleet{
 		Config: c, Server: s, log: log, slots: make([]*Process, c.Instances),
-		Judge: judge.New("fleet", "default", judge.Options{Promptly: c.maxDelay(), Trail: c.Trail}),
+		Judge: judge.New("fleet", "default", judge.Options{Promptly: c.maxDelay(), LogLag: logLag, Trail: c.Trail}),
 		size:  size{Revision: 1, Shards: 8},
+	}
+	if err := f.setPool(ctx); err != nil {
+		f.Close()
+		return nil, err
 	}
 	for i := range f.slots {
 		if err := f.Replace(i); err != nil {
@@ -72,6 +78,23 @@ func Start(ctx context.Context, s *Server, c Config) (*Fleet, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// setPool sets the size of the pool.
+func (f *Fleet) setPool(ctx context.Context) error {
+	if f.Pool == 0 {
+		return nil
+	}
+	reg, err := f.Server.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer reg.Close(context.WithoutCancel(ctx))
+	op, err := operator.New(reg, "fleet", "default")
+	if err != nil {
+		return err
+	}
+	return op.SetPool(ctx, poolName, f.Pool)
 }
 
 // Close kills all processes.
@@ -99,7 +122,7 @@ func (f *Fleet) Replace(i int) error {
 	var err error
 	f.slots[i], err = startProcess(f.Server, assignment{
 		Namespace: "fleet", Instance: instance, Client: client, Jobs: f.Jobs, Shards: f.Shards,
-		Every: f.Every, Takes: f.Takes, Often: f.Often, Resized: f.size, Small: f.Small, Chains: f.Chains, Defines: f.Defines, TTL: f.TTL, Drain: f.Drain, Grace: f.Grace,
+		Every: f.Every, Takes: f.Takes, Often: f.Often, Resized: f.size, Small: f.Small, Chains: f.Chains, Pooled: f.Pool > 0, Defines: f.Defines, TTL: f.TTL, Drain: f.Drain, Grace: f.Grace,
 	}, f.Dir)
 	return err
 }
@@ -112,6 +135,9 @@ func (f *Fleet) share() int {
 	all := f.Jobs*f.Shards + f.Small + f.Chains*chainShards
 	if f.Often > 0 {
 		all += f.size.Shards
+	}
+	if f.Pool > 0 {
+		all += pooledJobs * pooledShards
 	}
 	return all / f.Instances
 }
@@ -231,6 +257,7 @@ func (f *Fleet) Finish(ctx context.Context) error {
 		return err
 	}
 	f.Judge.JudgeCounts()
+	f.Judge.JudgePools()
 	return f.Judge.Report().Err()
 }
 

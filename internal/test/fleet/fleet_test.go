@@ -30,7 +30,7 @@ func TestFleet_KeepsItsPromises(t *testing.T) {
 		for _, members := range store.Members {
 			all := fleet.Trial{
 				Store: store, Members: members, Kinds: fleet.Kinds(), Rounds: *rounds * len(fleet.Kinds()),
-				Small: *small, Chains: 2, TTL: 3 * time.Second, Seed: *seed,
+				Small: *small, Chains: 2, Pool: 4, TTL: 3 * time.Second, Seed: *seed,
 			}
 			for _, trial := range fleet.Trials(all) {
 				t.Run(trial.String(), func(t *testing.T) {
@@ -43,6 +43,9 @@ func TestFleet_KeepsItsPromises(t *testing.T) {
 					require.NoError(t, fleet.WriteTable(&table, []fleet.Outcome{out}))
 					t.Logf("\n%s%s", &table, out.Report)
 					assert.Positive(t, out.Report.Claims)
+					if trial.Pool > 0 {
+						assert.Positive(t, out.Report.PoolMost, "runs of the pool at once")
+					}
 					if trial.Chains > 0 {
 						assert.Positive(t, out.Report.Releases, "fires of jobs that follow others")
 					}

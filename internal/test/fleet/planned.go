@@ -38,7 +38,9 @@ func (f *Faults) leaveAndJoin(ctx context.Context) error {
 		return err
 	}
 	// The schedule of small jobs is not dense.
-	owned = slices.DeleteFunc(owned, func(s judge.Shard) bool { return strings.HasPrefix(s.Job, smallJobPrefix) })
+	owned = slices.DeleteFunc(owned, func(s judge.Shard) bool {
+		return strings.HasPrefix(s.Job, smallJobPrefix) || strings.HasPrefix(s.Job, pooledPrefix)
+	})
 	f.noteFault("%s leaves and another process joins", f.describe(p))
 	began := time.Now()
 	begun, stop := f.recordFirstRuns(func(c *judge.Call) bool { return c.Client != p.Client && c.Start.After(began) })

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os/signal"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -108,6 +109,9 @@ func (p *program) drawDefinition() operator.Definition {
 		Name: definedName(p.rng.IntN(p.Defines)), Kind: definedKind, Shards: 1 + p.rng.IntN(2), DeleteAfter: time.Second,
 		Policies: map[string]any{"on_misfire": "run all 1000", "max_attempts": 100},
 	}
+	if p.Pooled && strings.HasSuffix(def.Name, "7") {
+		def.Policies["pool"] = poolName
+	}
 	soon := time.Now().Add(time.Duration(20+p.rng.IntN(4000)) * time.Millisecond)
 	switch p.rng.IntN(4) {
 	case 0:
@@ -150,7 +154,7 @@ func (p *program) deleteAll(ctx context.Context) error {
 func (f *Fleet) startProgram(part string) (*Process, error) {
 	f.processes++
 	client := fmt.Sprintf("program-%d", f.processes)
-	return startProcess(f.Server, assignment{Namespace: "fleet", Client: client, Defines: f.Defines, Program: part}, f.Dir)
+	return startProcess(f.Server, assignment{Namespace: "fleet", Client: client, Pooled: f.Pool > 0, Defines: f.Defines, Program: part}, f.Dir)
 }
 
 // startPrograms starts the programs that act, in place of those that were killed.

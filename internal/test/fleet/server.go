@@ -2,11 +2,13 @@ package fleet
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 
 	"github.com/rota-dev/rota/internal/registryurl"
 	"github.com/rota-dev/rota/internal/test/storelog"
 	"github.com/rota-dev/rota/internal/test/testserver"
+	"github.com/rota-dev/rota/registry"
 )
 
 // Server is the store of a fleet, with a reader of its commits.
@@ -15,6 +17,11 @@ type Server struct {
 	URL     func(addrs []string) string // of the registry at addresses
 	Log     func(ctx context.Context, addrs []string) (storelog.Log, error)
 	Schemes registryurl.Schemes // of URL, if package registryurl does not know it
+}
+
+// open connects to the store, beside the fleet.
+func (s *Server) open(ctx context.Context) (registry.Registry, error) {
+	return s.Schemes.Open(ctx, s.URL(s.Addrs()), registryurl.Options{Logger: slog.New(slog.DiscardHandler)})
 }
 
 // Servers are the processes of a store.

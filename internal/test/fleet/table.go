@@ -75,6 +75,11 @@ func WriteTable(w io.Writer, outcomes []Outcome) error {
 			o.Trial, o.Trial.Seed, strings.Join(kinds, ", "), o.LateBytes); err != nil {
 			return err
 		}
+		if o.Trial.Pool > 0 {
+			if _, err := fmt.Fprintf(w, "%s: a pool of %d: %s\n", o.Trial, o.Trial.Pool, o.Report.PoolText()); err != nil {
+				return err
+			}
+		}
 		if r := o.Report; o.Trial.Defines > 0 {
 			if _, err := fmt.Fprintf(w, "%s: %d names defined anew %d times, changed %d times, woken %d times and put to rest %d times; %d calls of Delete returned\n",
 				o.Trial, o.Trial.Defines, r.Defined, r.Redefined, r.Wakes, r.Rests, o.Deletes); err != nil {

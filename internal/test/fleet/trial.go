@@ -61,6 +61,7 @@ type Trial struct {
 	Rounds   int
 	Small    int           // jobs of one shard beside those of the sort of fleet, which all fire each second
 	Chains   int           // of three jobs beside those; none where records are edited or the outcomes of all runs are counted
+	Pool     int           // the size of a pool of further jobs; 0: there is none; where Chains are
 	Defines  int           // names that two programs define, change and delete as data; where Chains are
 	TTL      time.Duration // of sessions
 	Seed     uint64
@@ -80,7 +81,7 @@ func Trials(t Trial) []Trial {
 			continue
 		}
 		if fleet == edited || fleet == lengthy {
-			part.Chains, part.Defines = 0, 0
+			part.Chains, part.Pool, part.Defines = 0, 0, 0
 		}
 		part.Rounds = max(1, t.Rounds*len(part.Kinds)/len(kinds))
 		all = append(all, part)
@@ -97,7 +98,7 @@ func (t Trial) String() string { return fmt.Sprintf("%s-%d-%s", t.Store.Name, t.
 func (t Trial) config() Config {
 	c := Config{
 		Instances: 3, Jobs: 4, Shards: 4, Every: time.Second, Takes: 400 * time.Millisecond, Often: 200 * time.Millisecond,
-		Small: t.Small, Chains: t.Chains, Defines: t.Defines, TTL: t.TTL, Drain: 10 * time.Second, Dir: t.Dir, Trail: 24,
+		Small: t.Small, Chains: t.Chains, Pool: t.Pool, Defines: t.Defines, TTL: t.TTL, Drain: 10 * time.Second, Dir: t.Dir, Trail: 24,
 	}
 	switch t.fleet() {
 	case planned:

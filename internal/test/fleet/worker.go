@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -35,6 +36,7 @@ type assignment struct {
 	Resized   size          // its first total
 	Small     int           // jobs of one shard that fire each second
 	Chains    int           // of three jobs, of which the first fires each second
+	Pooled    bool          // further jobs have a pool
 	Defines   int           // names that programs define; the process has the kind of these jobs
 	Program   string        // the part of a program that defines jobs; empty: the process is a worker
 	TTL       time.Duration
@@ -115,7 +117,7 @@ func runWorker(a assignment, schemes registryurl.Schemes, in io.Reader, out, log
 			return err
 		}
 	}
-	if err := e.Register(append(t.smallJobs(), t.chains()...)...); err != nil {
+	if err := e.Register(slices.Concat(t.smallJobs(), t.chains(), t.pooledJobs())...); err != nil {
 		return err
 	}
 	if a.Defines > 0 {
@@ -208,6 +210,29 @@ func (t *reporter) chains() []executor.Job {
 	return jobs
 }
 
+// The jobs with a pool. All their runs at an instant take longer than a second if the pool is small.
+const (
+	poolName     = "pool"
+	pooledPrefix = "pooled-"
+	pooledJobs   = 3
+	pooledShards = 8 // of each
+)
+
+// pooledJobs returns the jobs with a pool, which fire at the same instants.
+func (t *reporter) pooledJobs() []executor.Job {
+	if !t.Pooled {
+		return nil
+	}
+	jobs := make([]executor.Job, pooledJobs)
+	for i := range jobs {
+		jobs[i] = executor.Job{
+			Name: fmt.Sprintf("%s%d", pooledPrefix, i), Schedule: schedule.Every(2 * time.Second), Shards: pooledShards, Pool: poolName,
+			Handler: executor.HandlerFunc(t.handle), // without retries, as a fleet is not whole while one waits for a slot
+		}
+	}
+	return jobs
+}
+
 // handleOrFail is handle for a job of which one attempt in eight fails.
 func (t *reporter) handleOrFail(ctx context.Context, r *executor.Run) error {
 	h := fnv.New32a()
@@ -255,6 +280,8 @@ func (t *reporter) takes(job, id string) time.Duration {
 	switch {
 	case job == resizedJob:
 		longest = t.Often / 2
+	case strings.HasPrefix(job, pooledPrefix):
+		longest = 400 * time.Millisecond
 	case strings.HasPrefix(job, smallJobPrefix), strings.HasPrefix(job, chainPrefix):
 		longest = min(t.Takes, 40*time.Millisecond)
 	}

@@ -189,7 +189,10 @@ func (o *Judge) judgeClaim(c *Commit, j *jobState, n int, inc string, r run) {
 	if at, ok := sh.cancelled[key.life]; ok {
 		o.addJobViolation(11, j, "shard %d: %s claimed %s, which a plan named as cancelled at %v", n, inc, r, at)
 	}
-	sh.attempts[key], sh.resets = &claimState{life: key.life, incarnation: inc, session: s, fence: c.Rev.Seq, fire: r.Fire}, max(sh.resets, key.resets)
+	sh.attempts[key], sh.resets = &claimState{life: key.life, incarnation: inc, session: s, at: instantOf(o.now), fence: c.Rev.Seq, fire: r.Fire}, max(sh.resets, key.resets)
+	if e := j.epoch(r.Epoch); e != nil {
+		sh.attempts[key].pool = e.Def.Pool
+	}
 	sh.running[inc], sh.fence = r, c.Rev.Seq
 	o.judgeOrder(j, n, r)
 	o.judgeByPlan(j, n, inc, r)

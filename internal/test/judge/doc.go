@@ -35,4 +35,7 @@
 //     where the rest before it left off, and a change keeps what is owed. Once a Delete has returned, no run of a creation from
 //     before its call is claimed. A creation never comes again, and its works have keys of their own. In a settled fleet
 //     nothing of a deleted job is left but a tombstone, for five minutes.
+//  16. Of the jobs with a pool, at most as many runs as its size run at once, without those whose context has ended and those of
+//     a suspended process whose session the store has ended. A due run that waits for a slot only is claimed within 2 s
+//     after one is free.
 package judge

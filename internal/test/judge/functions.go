@@ -54,6 +54,7 @@ func (o *Judge) JudgeCalls(log []Event) {
 		if c := sh.claimOf(e.Call); c != nil {
 			c.returned, c.failed = instantOf(e.End), e.Failed
 			o.judgeCancelledCall(j, sh, c, e.Call)
+			o.addPoolRun(c, e.Call)
 		}
 		sh.active = slices.DeleteFunc(sh.active, func(f *Call) bool { return f == e.Call })
 		o.judgeOverlaps(j, sh, e.Call)

@@ -26,6 +26,9 @@ type Judge struct {
 	maxDelay      time.Duration
 	maxClockError time.Duration // of instances, against the right time
 	wrongClocks   bool          // clocks may be further apart than MaxClockSkew
+	logLag        time.Duration
+	terms         []span // in each of which a leader began
+	pools         map[string]*poolState
 	trail         trail
 	report        *Report
 }
@@ -127,6 +130,8 @@ type claimState struct {
 	life        life
 	incarnation string
 	session     *sessionState
+	at          instant // of the claim
+	pool        string  // empty: the job has none
 	fence       uint64
 	fire        instant
 	started     bool
@@ -144,6 +149,8 @@ type Options struct {
 	// WrongClocks is set if clocks may differ by more than MaxClockSkew. Only then an attempt may be
 	// claimed again after a reset.
 	WrongClocks bool
+	// LogLag is the longest time from a commit to its instant in the log.
+	LogLag time.Duration
 	// Trail is how many lines to print about the commits before a violation.
 	Trail int
 }
@@ -162,6 +169,8 @@ func New(namespace, group string, o Options) *Judge {
 		maxDelay:      o.Promptly + 2*o.Clocks, // the leader's clock and the owner's may differ in opposite directions
 		maxClockError: o.Clocks,
 		wrongClocks:   o.WrongClocks,
+		logLag:        o.LogLag,
+		pools:         map[string]*poolState{},
 		report:        &Report{Faults: map[string]int{}, Actions: map[string]int{}, most: o.Trail},
 	}
 }
@@ -419,7 +428,7 @@ func (o *Judge) IsWhole(members int) bool {
 		return false
 	}
 	for _, j := range o.jobs {
-		if j.plan == nil && j.defined.isKnown {
+		if j.plan == nil && (j.defined.isKnown || j.stored == nil) { // a Delete may have named one that was never defined
 			continue
 		}
 		if j.plan == nil || j.plan.Frozen != 0 {
@@ -527,6 +536,7 @@ func (o *Judge) judgeLeader(c *Commit, op *registry.Op) {
 		return
 	}
 	o.leader = leaderState{*rec, c.Rev.Seq, instantOf(o.now), s.client}
+	o.terms = append(o.terms, span{o.leader.since, o.leader.since.add(slotPrompt + o.maxDelay)})
 	o.report.Terms++
 }
 
@@ -544,6 +554,7 @@ func (o *Judge) judgeControl(op *registry.Op, name string) {
 		o.noteExcluded(name, rec, inc, m)
 	}
 	if name == groupSegment {
+		o.addPoolSizes(rec)
 		o.control = *rec
 		return
 	}

@@ -43,6 +43,11 @@ func (o *Judge) judgeLateClaim(j *jobState, n int, inc string, toGen int) {
 	if held > fire || j.plan.Frozen.has(n) || !o.isUndisturbed(o.session(inc).client, span{fire.add(-time.Second), fire.add(o.maxDelay)}) {
 		return
 	}
+	if e.Def.Pool != "" {
+		p := o.pool(e.Def.Pool)
+		p.waits = append(p.waits, poolWait{span{fire, instantOf(o.now)}, j, n})
+		return
+	}
 	o.report.Judged++
 	if instantOf(o.now) <= fire.add(o.maxDelay) {
 		return

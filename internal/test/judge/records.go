@@ -21,6 +21,8 @@ type instant int64
 
 func instantOf(t time.Time) instant { return instant(t.UnixNano()) }
 
+func (i instant) time() time.Time { return time.Unix(0, int64(i)) }
+
 func (i instant) add(d time.Duration) instant { return i + instant(d) }
 
 func (i instant) String() string {
@@ -125,6 +127,8 @@ type controlRecord struct {
 	Cancels   runs            `json:"cancels"`
 	Backfills []backfill      `json:"backfills"`
 	Override  json.RawMessage `json:"override"`
+
+	Pools map[string]int `json:"pools"` // sizes; of all jobs only
 }
 
 // backfill is the request for runs of past fires.
@@ -370,6 +374,7 @@ type definition struct {
 	MaxAttempts int    `json:"max_attempts"`
 	Tracking    string `json:"tracking"`
 	OnOverlap   string `json:"on_overlap"`
+	Pool        string `json:"pool"`
 
 	CatchupWindow grace `json:"catchup_window"`
 

@@ -37,12 +37,16 @@ type Report struct {
 	Resets                      int // of plans
 	Judged                      int // fires and failovers that no fault disturbed
 	Triggers, Due               int
-	RunsCancelled               int // runs that plans named as cancelled
-	FiresRetried, Backfilled    int // triggers that retry a fire, and those for fires of backfills
-	Overridden                  int // epochs whose definition has fields of an override
-	Forgotten                   int // jobs
-	Defined, Redefined          int // creations of defined jobs, and changes of them
-	Wakes, Rests, Undefined     int // of defined jobs; Undefined are deletions of all records
+	RunsCancelled               int           // runs that plans named as cancelled
+	FiresRetried, Backfilled    int           // triggers that retry a fire, and those for fires of backfills
+	Overridden                  int           // epochs whose definition has fields of an override
+	Forgotten                   int           // jobs
+	Defined, Redefined          int           // creations of defined jobs, and changes of them
+	Wakes, Rests, Undefined     int           // of defined jobs; Undefined are deletions of all records
+	PoolRuns, PoolSizes         int           // calls of jobs with pools, and changes of sizes
+	PoolMost, PoolMostAll       int           // the most of them at once: of those that count, and of all
+	PoolWaits                   int           // undisturbed waits for slots
+	PoolIdle                    time.Duration // the longest time in one of them with a free slot
 	Processes, Crashes, Returns int
 	Late                        []time.Duration // delays of claims that count as on time; unsorted
 	Rerun                       []time.Duration // from the end of a session to the claim of its run
@@ -127,11 +131,12 @@ func (r *Report) String() string {
   shards: %d assigned, %d moved, %d failed over, of which %d returned to their instance; %d terms, %d new epochs, %d resets, %d triggers
   commits: %d, of which %d plans; %d conflicts
   processes: %d; faults: %s; operators: %s
-  %d undisturbed fires and failovers; delay of claims %s; of re-runs %s`,
+  %d undisturbed fires and failovers; delay of claims %s; of re-runs %s
+  pools: %s`,
 		r.Seed, r.Due, r.Claims, r.Reruns, r.InFlight, r.HandedBack, r.Retries, r.Lost, r.Unknown, r.Skipped, r.SkippedDisabled, r.SkippedOverlap, r.SkippedExpired, r.Missed, r.Functions, r.Overlaps, r.ForcedOverlaps,
 		r.Assigned, r.Moves, r.Failovers, r.KeptByName, r.Terms, r.Epochs, r.Resets, r.Triggers,
 		r.Commits, r.Plans, r.Conflicts,
-		r.Processes, listCounts(r.Faults), listCounts(r.Actions), r.Judged, Quantiles(r.Late), Quantiles(r.Rerun))
+		r.Processes, listCounts(r.Faults), listCounts(r.Actions), r.Judged, Quantiles(r.Late), Quantiles(r.Rerun), r.PoolText())
 }
 
 func listCounts(kinds map[string]int) string {

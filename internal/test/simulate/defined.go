@@ -189,6 +189,9 @@ func (f *fleet) drawDefinition(name string) operator.Definition {
 	if f.rng.IntN(6) == 0 {
 		def.Policies["on_crash"] = "count as failed"
 	}
+	if f.Pool > 0 && f.rng.IntN(3) > 0 {
+		def.Policies["pool"] = poolName
+	}
 	if f.rng.IntN(3) == 0 {
 		def.KindRevision = f.kindRevision
 	}

@@ -30,6 +30,7 @@ const (
 	Delay        Fault = "delay"            // messages are slow
 	PauseServer  Fault = "server paused"    // it sends no replies for a while
 	Restart      Fault = "server restarted" // all connections break
+	Outage       Fault = "outage"           // all processes crash at once; the others start minutes later
 	WrongClock   Fault = "wrong clock"      // it differs from the others by more than MaxClockSkew
 )
 
@@ -55,6 +56,7 @@ var odds = []struct {
 	{Delay, 6},
 	{PauseServer, 6},
 	{Restart, 6},
+	{Outage, 3},
 	{WrongClock, 8},
 }
 
@@ -97,7 +99,7 @@ func (f *fleet) drawFault() Fault {
 }
 
 func (f *fleet) mayInject(kind Fault) bool {
-	if kind == WrongClock && f.Wrong == 0 {
+	if kind == WrongClock && f.Wrong == 0 || kind == Outage && f.Defined == 0 {
 		return false
 	}
 	if f.Kinds == nil {
@@ -157,6 +159,15 @@ func (f *fleet) inflict(kind Fault, s *slot, last time.Duration, n int, delay ti
 		f.addNote("%s crashes", m)
 		s.process.crash()
 		f.emptySlot(s, last)
+	case Outage: // fires of resting jobs come due meanwhile, and their definitions change
+		f.addNote("all processes crash")
+		for _, s := range f.slots {
+			if s.process != nil {
+				f.suspendPromises(Crash, s.process.clientName, last)
+				s.process.crash()
+				f.emptySlot(s, last*4)
+			}
+		}
 	case Leave:
 		f.addNote("%s leaves", m)
 		s.process.leave()

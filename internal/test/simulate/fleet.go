@@ -46,6 +46,7 @@ type Config struct {
 	Policies  bool          // some jobs retry failed runs, skip or cancel overlapping ones, and bound catching up
 	Weights   bool          // instances differ in weight
 	Defined   int           // names that two programs define, change and delete as data
+	Pool      int           // the size of a pool that some jobs have, and that operators change; 0: none has one
 	Logger    *slog.Logger  // of the fleet; nil: it logs nothing
 	Trail     int           // how many lines to print about the commits before a violation
 
@@ -123,6 +124,9 @@ func (f *fleet) run() error {
 		return err
 	}
 	if err := f.openDefiners(); err != nil {
+		return err
+	}
+	if err := f.openPool(); err != nil {
 		return err
 	}
 	for i := range f.Instances {
@@ -245,6 +249,7 @@ func (f *fleet) settleAndJudge() error {
 	f.judge.JudgeProblems(time.Now(), far)
 	f.registerForgotten()
 	f.resumeAll()
+	f.settlePool()
 	if err := f.advance(time.Now().Add(f.settleTime())); err != nil {
 		return err
 	}
@@ -265,6 +270,9 @@ func (f *fleet) settleAndJudge() error {
 	}
 	f.judge.JudgeSettled(time.Now(), f.slack())
 	f.judgeAccepted()
+	if err := f.restorePool(); err != nil {
+		return err
+	}
 	return f.deleteAllDefined()
 }
 
@@ -320,6 +328,7 @@ func (f *fleet) shutDownAndJudge() error {
 	}
 	f.observe()
 	f.judge.JudgeCounts()
+	f.judge.JudgePools()
 	return nil
 }
 

@@ -69,6 +69,7 @@ func (h *history) judgeAgain(slack time.Duration) *judge.Report {
 	j.JudgeCommits(rest)
 	j.JudgeCalls(h.events())
 	j.JudgeSettled(h.at, slack)
+	j.JudgePools()
 	j.JudgeCommits(h.commits[h.middle:])
 	j.JudgeCounts()
 	return j.Report()

@@ -29,6 +29,7 @@ type jobSpec struct {
 	after    *jobSpec      // the job that it follows; nil: none
 	outcome  int           // of the fires that it follows: 0 success, 1 any, 2 failure
 	followed bool          // another job follows it
+	pool     string
 
 	withdrawn bool // no process offers it, until it has been forgotten
 	forgotten bool // an operator has tried to forget it
@@ -73,6 +74,9 @@ func specs(c Config) []*jobSpec {
 			s.after.tracking, s.after.followed = executor.TrackRuns, true
 			s.tracking = executor.TrackRuns
 		}
+		if c.Pool > 0 && (uint64(i)+c.Seed)%3 > 0 {
+			s.pool = poolName
+		}
 		out[i] = s
 	}
 	return out
@@ -105,12 +109,12 @@ func (s *jobSpec) withHandlerOf(p *process) executor.Job {
 	}
 	if s.delay > 0 {
 		return executor.Job{
-			Name: s.name, RunOn: runOn, Schedule: s.schedule(), Shards: s.shards, Revision: s.revision,
+			Name: s.name, RunOn: runOn, Schedule: s.schedule(), Shards: s.shards, Revision: s.revision, Pool: s.pool,
 			OnCrash: s.crash, Retry: retry, Handler: executor.HandlerFunc(p.handle),
 		}
 	}
 	return executor.Job{
-		Name: s.name, RunOn: runOn, Schedule: s.schedule(), Shards: s.shards, Revision: s.revision,
+		Name: s.name, RunOn: runOn, Schedule: s.schedule(), Shards: s.shards, Revision: s.revision, Pool: s.pool,
 		OnMisfire: s.misfire, OnCrash: s.crash, Tracking: s.tracking, Retry: retry, OnOverlap: s.overlap, CatchupWindow: s.window, Handler: executor.HandlerFunc(p.handle),
 	}
 }

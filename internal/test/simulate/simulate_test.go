@@ -76,6 +76,9 @@ func small(seed uint64) simulate.Config {
 	if seed%2 == 1 {
 		c.Drain = time.Second // so that a leaving process hands most runs back
 	}
+	if seed%5 < 2 && seed%8 != 6 {
+		c.Pool = 2 + int(seed%4)
+	}
 	c.Zones, c.Weights = seed%3 == 1, seed%4 > 1
 	if seed%3 == 1 {
 		c.Clocks = 40 * time.Millisecond
@@ -116,6 +119,9 @@ func defining(seed uint64) simulate.Config {
 		c.Skew, c.Clocks = 100*time.Millisecond, 40*time.Millisecond
 	}
 	c.Weights = seed%8 > 5
+	if seed%3 > 0 {
+		c.Pool = 2
+	}
 	c.For = time.Duration(float64(c.For) * *part)
 	return c
 }

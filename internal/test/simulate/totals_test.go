@@ -29,17 +29,21 @@ type totals struct {
 	failovers       int
 	moves, terms    int
 	resets          int
-	cancelled       int // runs that plans named as cancelled
-	dropped         int // pending attempts at cancelled runs
-	firesRetried    int // triggers that retry a fire
-	backfilled      int // triggers for fires of backfills
-	overridden      int // epochs whose definition has fields of an override
-	forgotten       int // jobs
-	defined         int // creations
-	redefined       int // changes of definitions
-	wakes, rests    int // of defined jobs
-	undefined       int // deletions of all records of defined jobs
-	judged          int // undisturbed fires and failovers
+	cancelled       int           // runs that plans named as cancelled
+	dropped         int           // pending attempts at cancelled runs
+	firesRetried    int           // triggers that retry a fire
+	backfilled      int           // triggers for fires of backfills
+	overridden      int           // epochs whose definition has fields of an override
+	forgotten       int           // jobs
+	defined         int           // creations
+	redefined       int           // changes of definitions
+	wakes, rests    int           // of defined jobs
+	undefined       int           // deletions of all records of defined jobs
+	judged          int           // undisturbed fires and failovers
+	poolRuns        int           // with a pool
+	poolSizes       int           // that pools got
+	poolWaits       int           // undisturbed
+	poolIdle        time.Duration // the longest time in one of them with a free slot
 	faults, actions map[string]int
 }
 
@@ -79,6 +83,10 @@ func (t *totals) add(r *judge.Report) {
 	t.rests += r.Rests
 	t.undefined += r.Undefined
 	t.judged += r.Judged
+	t.poolRuns += r.PoolRuns
+	t.poolSizes += r.PoolSizes
+	t.poolWaits += r.PoolWaits
+	t.poolIdle = max(t.poolIdle, r.PoolIdle)
 	for kind, n := range r.Faults {
 		t.faults[kind] += n
 	}
@@ -132,6 +140,9 @@ func (t *totals) String() string {
 	row(t.wakes, "wakes")
 	row(t.rests, "rests")
 	row(t.undefined, "deletions")
+	row(t.poolRuns, "runs with pools")
+	row(t.poolSizes, "sizes of pools")
+	row(t.poolWaits, fmt.Sprintf("undisturbed waits for slots, for at most %v with a free one", t.poolIdle.Round(time.Millisecond)))
 	row(t.judged, "undisturbed fires and failovers, each in time")
 	row(sum(t.faults), "faults")
 	kinds := func(of map[string]int) {

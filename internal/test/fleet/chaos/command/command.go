@@ -117,6 +117,7 @@ func parse(stores []fleet.Store, usage io.Writer, args []string) (*options, erro
 	flags.Uint64Var(&o.Seed, "seed", uint64(time.Now().UnixNano()), "of random numbers")
 	flags.IntVar(&o.Small, "small-jobs", 0, "jobs of one shard beside the others, which all fire each second")
 	flags.IntVar(&o.Chains, "chains", 0, "chains of three jobs beside the others, each of which follows the one before")
+	flags.IntVar(&o.Pool, "pool", 0, "the size of a pool of three jobs beside the others, and of some of those of --define; 0: there is none")
 	flags.IntVar(&o.Defines, "define", 0, "names that two programs define, change and delete as data meanwhile; the end then takes five minutes more, until no tombstone is left")
 	flags.DurationVar(&o.TTL, "ttl", 2*time.Second, "TTL of sessions")
 	flags.StringVar(&o.Dir, "dir", "", "where to keep the logs of the processes; without it they are kept only after a failure")
@@ -146,8 +147,8 @@ func parse(stores []fleet.Store, usage io.Writer, args []string) (*options, erro
 	switch most := slices.Max(o.members); {
 	case flags.NArg() > 0:
 		return nil, fmt.Errorf("%s: not a flag", flags.Arg(0))
-	case o.Rounds < 1 || o.TTL < time.Second || *members < 0 || o.Small < 0 || o.Chains < 0 || o.Defines < 0:
-		return nil, errors.New("--rounds must be at least 1, --ttl at least 1s, --members, --small-jobs, --chains and --define at least 0")
+	case o.Rounds < 1 || o.TTL < time.Second || *members < 0 || o.Small < 0 || o.Chains < 0 || o.Pool < 0 || o.Defines < 0:
+		return nil, errors.New("--rounds must be at least 1, --ttl at least 1s, --members, --small-jobs, --chains, --pool and --define at least 0")
 	case !slices.ContainsFunc(o.Kinds, func(k fleet.Kind) bool { return k.Members <= most }):
 		return nil, fmt.Errorf("--faults %s: the store has too few members", *faults)
 	}

@@ -34,6 +34,7 @@ func TestRun_RefusesUnknownArguments(t *testing.T) {
 		"--ttl 10ms":                  "--ttl",
 		"--small-jobs -1":             "--small-jobs",
 		"--chains -1":                 "--chains",
+		"--pool -1":                   "--pool",
 		"--members 1 --faults member": "too few members",
 		"kill":                        "not a flag",
 		"--speed 3":                   "speed",
