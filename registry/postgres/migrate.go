@@ -74,11 +74,12 @@ func migrate(ctx context.Context, o Options) error {
 }
 
 // migration returns a transaction that takes the steps that a schema lacks. The lock makes concurrent callers wait, and each then sees the steps of
-// the others.
+// the others. A step that waits for a long statement of others, such as a backup, would make a fleet wait behind it: it fails instead, and may be
+// tried again.
 func migration(schema string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "BEGIN ISOLATION LEVEL READ COMMITTED;\nSELECT pg_advisory_xact_lock(1919906913, hashtext('%s'));\n", schema)
-	b.WriteString("DO $migrate$ BEGIN\nIF to_regnamespace('" + schema + "') IS NULL THEN " + strings.TrimSpace(createSchema(schema)) + " END IF;\n")
+	b.WriteString("SET LOCAL lock_timeout = '2s';\nDO $migrate$ BEGIN\nIF to_regnamespace('" + schema + "') IS NULL THEN " + strings.TrimSpace(createSchema(schema)) + " END IF;\n")
 	b.WriteString(createVersions(schema))
 	for i := range schemaSteps {
 		fmt.Fprintf(&b, "IF NOT EXISTS (SELECT FROM %s.version WHERE version = %d) THEN\nEXECUTE $step$%s$step$;\nEND IF;\n", schema, i+1, stepSQL(schema, i))

@@ -93,6 +93,7 @@ var requiredRights = map[string][]string{
 	"kv": {"SELECT", "INSERT", "UPDATE", "DELETE"}, "log": {"SELECT", "INSERT", "DELETE"},
 	"session": {"SELECT", "INSERT", "UPDATE", "DELETE"}, "state": {"SELECT", "UPDATE"},
 	"gate": {"SELECT", "INSERT", "UPDATE", "DELETE"}, "ended": {"SELECT", "DELETE"},
+	"post": {"SELECT", "DELETE"},
 }
 
 // checkSchema checks the version of the schema, the rights of the role and the settings of the server, on a connection.

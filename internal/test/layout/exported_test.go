@@ -14,8 +14,8 @@ var standard = []string{"AppendText", "As", "Error", "Is", "MarshalJSON", "Marsh
 var exportedForTests = []string{
 	// The exploration runs the steps of loops of several packages one at a time, in all orders.
 	"claimer.ApplyPlans", "claimer.ApplyResult", "claimer.CopyJobState", "claimer.DrainInbox", "claimer.MarkDirty", "claimer.NextWrite", "claimer.NotifyWaiters",
-	"elector.ReadFeed", "leader.CommitDecision", "leader.DecideWithReads", "leader.NewEdits",
-	"member.BuildJoinTxn", "member.ComposeState", "member.Fresh", "member.PublishState", "member.TryStoreDefinitions",
+	"elector.ReadFeed", "leader.CommitDecision", "leader.DecideWithReads", "leader.NewEdits", "leader.ShowDefined", "leader.StepDefined",
+	"member.BuildJoinTxn", "member.ComposeState", "member.Fresh", "member.PublishState", "member.TryStoreDefinitions", "member.TryStoreKind",
 
 	"view.Exact", "view.ShortSchedule", "view.Span", // for front ends that have no tables
 

@@ -99,7 +99,7 @@ func (f *fleet) drawFault() Fault {
 }
 
 func (f *fleet) mayInject(kind Fault) bool {
-	if kind == WrongClock && f.Wrong == 0 || kind == Outage && f.Defined == 0 {
+	if kind == WrongClock && f.Wrong == 0 || kind == Outage && !f.Outages {
 		return false
 	}
 	if f.Kinds == nil {

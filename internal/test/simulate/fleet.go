@@ -37,6 +37,7 @@ type Config struct {
 	Grace     time.Duration // RestartGrace
 	Skew      time.Duration // MaxClockSkew
 	Clocks    time.Duration // the largest difference of a process's clock from the right time; at most half of Skew
+	Outages   bool          // Outage is injected
 	Wrong     time.Duration // the difference that WrongClock sets; 0: it is not injected
 	Latency   time.Duration // of each message
 	Jitter    time.Duration // the largest random delay of a request, reply or event

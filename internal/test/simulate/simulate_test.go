@@ -19,6 +19,7 @@ import (
 
 var (
 	defines = flag.Int("simulate.defines", long.Pick(8, 100), "how many small fleets with defined jobs to simulate")
+	outages = flag.Bool("simulate.outages", long.Pick(false, true), "whether all processes of fleets with defined jobs crash at once")
 	seeds   = flag.Int("simulate.seeds", long.Pick(20, 200), "how many small fleets to simulate")
 	first   = flag.Uint64("simulate.first", 1, "the first of them")
 	part    = flag.Float64("simulate.part", 1, "the part of its simulated time for which each small fleet runs")
@@ -103,7 +104,7 @@ func small(seed uint64) simulate.Config {
 func defining(seed uint64) simulate.Config {
 	c := simulate.Config{
 		Seed: seed, Instances: 3 + int(seed%2), Jobs: 1, Shards: 2, Every: time.Minute, Takes: 8 * time.Second, Defined: 4 + int(seed%3),
-		For: time.Hour, Faults: 24 * time.Second, TTL: 10 * time.Second, Drain: 10 * time.Second,
+		For: time.Hour, Faults: 24 * time.Second, TTL: 10 * time.Second, Drain: 10 * time.Second, Outages: *outages,
 	}
 	switch seed % 4 {
 	case 0:

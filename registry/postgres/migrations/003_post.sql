@@ -4,19 +4,36 @@
 --
 --   GRANT USAGE ON SCHEMA rota TO app;
 --   GRANT SELECT (id) ON rota.state TO app;
---   GRANT SELECT, INSERT, UPDATE ON rota.post TO app;
+--   GRANT SELECT (place), INSERT (dir, value), UPDATE (place) ON rota.post TO app;
 
--- Records to be created by reap, which deletes them here. place orders them.
+-- Records to be created by reap, which deletes them here. place orders them. What kv would refuse is refused here: reap fails as a whole.
 CREATE TABLE rota.post (
 	place bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
 	dir   text COLLATE "C" NOT NULL,
-	value bytea NOT NULL
+	value bytea NOT NULL,
+	CHECK (dir ~ '^([A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*)?$' AND octet_length(dir) <= 1024),
+	CHECK (octet_length(value) <= 131072)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+-- reap uses the table from this step on: roles have the rights to it that they have to kv.
+DO $$
+DECLARE
+	g record;
+BEGIN
+	FOR g IN SELECT a.grantee::regrole AS role, a.privilege_type AS kind FROM pg_class c, aclexplode(c.relacl) a
+		WHERE c.oid = 'rota.kv'::regclass AND a.grantee NOT IN (0, c.relowner) LOOP
+		EXECUTE format('GRANT %s ON rota.post TO %s', g.kind, g.role);
+	END LOOP;
+END $$;
 
 -- place_post draws the place of a row again when its transaction commits, under a lock that is held until the commit is visible: so places are in
 -- the order of the commits, and no row appears before one that reap has seen. The lock is another than that of commits of the registry.
+-- statement_timeout does not bound a COMMIT.
 CREATE FUNCTION rota.place_post() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
+	IF current_setting('lock_timeout') = '0' THEN
+		PERFORM set_config('lock_timeout', '4s', true);
+	END IF;
 	PERFORM pg_advisory_xact_lock(1919906913, 'rota.post'::regclass::oid::integer);
 	UPDATE rota.post SET place = DEFAULT WHERE place = NEW.place;
 	RETURN NULL;
@@ -34,7 +51,8 @@ BEGIN
 	INSERT INTO rota.post (dir, value) VALUES (post.dir, post.value);
 END $$;
 
--- create_posted creates a bounded number of the records, all in one commit. It returns the number of the last commit. start_commit was called
+-- create_posted creates a bounded number of the records, all in one commit, whose number begins their names: no sequence that was set back can make
+-- a name twice. It returns the number of the last commit. start_commit was called
 -- before, so a row is taken once.
 CREATE FUNCTION rota.create_posted(notify boolean, last bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
@@ -43,9 +61,11 @@ DECLARE
 BEGIN
 	last := last + 1;
 	WITH taken AS (DELETE FROM rota.post p WHERE p.place IN (SELECT o.place FROM rota.post o ORDER BY o.place LIMIT 200) RETURNING p.*),
+		ordered AS (SELECT t.dir, t.value, row_number() OVER (ORDER BY t.place) AS place FROM taken t),
 		made AS (
 			INSERT INTO rota.kv (dir, name, value, created, modified, written, txn)
-			SELECT t.dir, lpad(t.place::text, 19, '0'), t.value, last, last, rota.wall(), gen_random_uuid() FROM taken t RETURNING kv.dir, kv.name
+			SELECT o.dir, lpad(last::text, 19, '0') || '-' || lpad(o.place::text, 3, '0'), o.value, last, last, rota.wall(), gen_random_uuid() FROM ordered o
+			RETURNING kv.dir, kv.name
 		)
 		SELECT array_agg(m.dir), array_agg(m.name) INTO d, c FROM made m;
 	IF d IS NULL THEN
