@@ -13,18 +13,19 @@ func (p *program) FollowsJobs() bool { return p.follows }
 // DueReleased is described in due.Follower. A fire is due from its release on. So the instants of the
 // releases take the place of the fires for all policies.
 func (p *program) DueReleased(released []due.Release, last, now time.Time) due.Due {
-	f := newFollowedFires(released, last)
-	q := *p
-	q.times = f.released
-	return f.translate(q.Due(f.last, time.Time{}, now))
+	return p.ofReleased((*program).Due, released, last, now)
 }
 
 // SkipReleased is described in due.Follower.
 func (p *program) SkipReleased(released []due.Release, last, now time.Time) due.Due {
+	return p.ofReleased((*program).SkipDue, released, last, now)
+}
+
+func (p *program) ofReleased(decide func(p *program, last, until, now time.Time) due.Due, released []due.Release, last, now time.Time) due.Due {
 	f := newFollowedFires(released, last)
 	q := *p
 	q.times = f.released
-	return f.translate(q.SkipDue(f.last, time.Time{}, now))
+	return f.translate(decide(&q, f.last, time.Time{}, now))
 }
 
 // releases are the instants of releases, in ascending order: the timetable of a job that follows others.

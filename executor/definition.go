@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -60,15 +61,15 @@ func definitionOf(j Job) definition {
 		Name:        j.Name,
 		Description: j.Description,
 		Schedule:    j.Schedule,
-		Shards:      orDefault(j.Shards, defaultShards),
+		Shards:      cmp.Or(j.Shards, defaultShards),
 		ShardParams: maps.Clone(j.ShardParams),
 		Param:       j.Param,
 		Revision:    j.Revision,
-		Strategy:    orDefault(j.Strategy, defaultStrategy),
+		Strategy:    cmp.Or(j.Strategy, defaultStrategy),
 		Timeout:     durationField(j.Timeout),
 		OnCrash:     j.OnCrash,
 		OnMisfire:   j.OnMisfire,
-		MaxAttempts: orDefault(j.MaxAttempts, defaultMaxAttempts),
+		MaxAttempts: cmp.Or(j.MaxAttempts, defaultMaxAttempts),
 		Retry:       retryFieldOf(j.retry()),
 		OnOverlap:   j.OnOverlap,
 		Tracking:    j.Tracking,
@@ -144,64 +145,54 @@ func (d definition) equalKnown(other definition) bool {
 
 // problems returns the rules that d breaks, in the order of the fields.
 func (d definition) problems() []problem {
-	var all []problem
-	report := func(field string, err error) {
-		if err != nil {
-			all = append(all, problem{field, err})
-		}
-	}
-	report("Name", jobname.Check(d.Name))
-	report("Description", checkText(d.Description, maxDescriptionBytes))
+	var all problems
+	all.report("Name", jobname.Check(d.Name))
+	all.report("Description", record.CheckText(d.Description, maxDescriptionBytes))
 	_, err := d.Schedule.Timetable()
-	report("Schedule", err)
-	report("Shards", checkRange(d.Shards, 1, maxShards))
+	all.report("Schedule", err)
+	all.report("Shards", checkRange(d.Shards, 1, maxShards))
 	for _, err := range d.checkShardParams() {
-		report("ShardParams", err)
+		all.report("ShardParams", err)
 	}
-	report("Param", checkText(d.Param, maxParamBytes))
-	report("Revision", checkRevision(d.Revision))
-	report("Strategy", jobname.Check(d.Strategy))
-	report("Timeout", checkNotNegative(time.Duration(d.Timeout)))
-	report("OnCrash", d.OnCrash.check())
-	report("OnMisfire", d.OnMisfire.check())
-	report("CatchupWindow", checkNotNegative(time.Duration(d.CatchupWindow)))
-	report("OnOverlap", d.OnOverlap.check())
-	report("MaxAttempts", checkNotNegative(d.MaxAttempts))
+	all.report("Param", record.CheckText(d.Param, maxParamBytes))
+	all.report("Revision", checkRevision(d.Revision))
+	all.report("Strategy", jobname.Check(d.Strategy))
+	all.report("Timeout", checkNotNegative(time.Duration(d.Timeout)))
+	all.report("OnCrash", d.OnCrash.check())
+	all.report("OnMisfire", d.OnMisfire.check())
+	all.report("CatchupWindow", checkNotNegative(time.Duration(d.CatchupWindow)))
+	all.report("OnOverlap", d.OnOverlap.check())
+	all.report("MaxAttempts", checkNotNegative(d.MaxAttempts))
 	for _, err := range record.CheckLabels(d.RunOn, record.MaxRunOn) {
-		report("RunOn", err)
+		all.report("RunOn", err)
 	}
 	if d.Pool != "" {
-		report("Pool", record.CheckPool(d.Pool))
+		all.report("Pool", record.CheckPool(d.Pool))
 	}
-	report("Retry", d.Retry.check())
-	report("Tracking", d.Tracking.check())
+	all.report("Retry", d.Retry.check())
+	all.report("Tracking", d.Tracking.check())
 	all = append(all, d.checkKind()...)
 	all = append(all, d.checkEndCounter()...)
 	if d.Tracking == TrackClaims && d.Retry != (retryField{}) {
-		report("Retry", errors.New("needs TrackRuns: with TrackClaims, ends are not recorded"))
+		all.report("Retry", errors.New("needs TrackRuns: with TrackClaims, ends are not recorded"))
 	}
 	return all
 }
 
 // checkKind returns the rules that the fields of a defined job break. A registered job has none of them.
 func (d definition) checkKind() []problem {
-	var all []problem
-	report := func(field string, err error) {
-		if err != nil {
-			all = append(all, problem{field, err})
-		}
-	}
+	var all problems
 	if d.Kind == "" {
 		for field, set := range map[string]bool{"KindRevision": d.KindRevision != 0, "Created": d.Created != ""} {
 			if set {
-				report(field, errors.New("is set, and kind is missing"))
+				all.report(field, errors.New("is set, and kind is missing"))
 			}
 		}
 		return all
 	}
-	report("Kind", record.CheckKindName(d.Kind))
-	report("KindRevision", checkRevision(d.KindRevision))
-	report("Created", record.CheckCreated(d.Created))
+	all.report("Kind", record.CheckKindName(d.Kind))
+	all.report("KindRevision", checkRevision(d.KindRevision))
+	all.report("Created", record.CheckCreated(d.Created))
 	return all
 }
 
@@ -212,7 +203,7 @@ func (d definition) checkShardParams() []error {
 		if shard < 0 || shard >= d.Shards {
 			strangers = append(strangers, shard)
 		}
-		if err := checkText(d.ShardParams[shard], maxShardParamBytes); err != nil {
+		if err := record.CheckText(d.ShardParams[shard], maxShardParamBytes); err != nil {
 			errs = append(errs, fmt.Errorf("that of shard %d %w", shard, err))
 		}
 	}

@@ -52,7 +52,7 @@ func TestDefinition_RoundTrip(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	for range 500 {
 		j := randomJob(r)
-		require.NoError(t, checkJobs([]Job{j}, anyStrategy))
+		require.NoError(t, checkAll(ErrInvalidJob, []Job{j}, anyStrategy))
 		d := definitionOf(j)
 		if r.IntN(2) == 0 {
 			d.extra = record.Fields{"later": []byte(`{"zone":"<a>","n":12345678901234567890}`), "a": []byte("null")}
@@ -197,11 +197,11 @@ func TestDefinition_LargestFitsIntoAValue(t *testing.T) {
 	for i := range record.MaxRunOn {
 		j.RunOn[string(rune('a'+i))+strings.Repeat("\u2028", 33)] = strings.Repeat("\u2028", 66)
 	}
-	for shard := 0; checkJobs([]Job{j}, anyStrategy) == nil; shard++ {
+	for shard := 0; checkAll(ErrInvalidJob, []Job{j}, anyStrategy) == nil; shard++ {
 		j.ShardParams[shard] = strings.Repeat("\x01", 100)
 	}
 	delete(j.ShardParams, len(j.ShardParams)-1)
-	require.NoError(t, checkJobs([]Job{j}, anyStrategy))
+	require.NoError(t, checkAll(ErrInvalidJob, []Job{j}, anyStrategy))
 	assert.Less(t, len(encode(t, definitionOf(j))), 100<<10, "of 128 KiB")
 }
 

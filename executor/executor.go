@@ -156,9 +156,7 @@ func (s state) startable() error {
 // its arguments together, joined. New sends nothing to the registry, and the executor does not
 // close reg: close it after Shutdown or Run has returned.
 func New(reg registry.Registry, namespace string, o Options) (*Executor, error) {
-	if o.DrainTimeout == 0 {
-		o.DrainTimeout = defaultDrainTimeout
-	}
+	o.DrainTimeout = cmp.Or(o.DrainTimeout, defaultDrainTimeout)
 	var workers error
 	if o.Workers < 0 {
 		workers = fmt.Errorf("option Workers is %d, below 0", o.Workers)

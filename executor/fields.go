@@ -3,8 +3,8 @@ package executor
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/scheduletext"
@@ -20,14 +20,13 @@ func (p problem) Error() string { return p.field + ": " + p.err.Error() }
 
 func (p problem) Unwrap() error { return p.err }
 
-func checkText(text string, maxBytes int) error {
-	switch {
-	case len(text) > maxBytes:
-		return fmt.Errorf("has %d bytes, at most %d", len(text), maxBytes)
-	case !utf8.ValidString(text):
-		return errors.New("is not UTF-8")
+type problems []problem
+
+// report adds a problem, unless err is nil.
+func (all *problems) report(field string, err error) {
+	if err != nil {
+		*all = append(*all, problem{field, err})
 	}
-	return nil
 }
 
 func checkRange(n, least, most int) error {
@@ -51,12 +50,35 @@ func checkNotNegative[T int | time.Duration](n T) error {
 	return nil
 }
 
-func orDefault[T comparable](v, otherwise T) T {
-	var zero T
-	if v == zero {
-		return otherwise
+// policyTexts are the text forms of the values of a policy, by value.
+type policyTexts[T ~int] struct {
+	policy string
+	texts  []string
+}
+
+func (p policyTexts[T]) text(v T) string {
+	if v < 0 || int(v) >= len(p.texts) {
+		return fmt.Sprintf("unknown %s %d", p.policy, int(v))
 	}
-	return v
+	return p.texts[v]
+}
+
+func (p policyTexts[T]) check(v T) error {
+	if v < 0 || int(v) >= len(p.texts) {
+		return errors.New(p.text(v))
+	}
+	return nil
+}
+
+func (p policyTexts[T]) parse(v *T, text []byte) error {
+	switch i := slices.Index(p.texts, string(text)); {
+	case i >= 0:
+		*v = T(i)
+		return nil
+	case len(p.texts) == 2:
+		return &unknownError{fmt.Sprintf("%s %.100q: neither %q nor %q", p.policy, text, p.texts[0], p.texts[1])}
+	}
+	return &unknownError{fmt.Sprintf("%s %.100q is none of %q", p.policy, text, p.texts)}
 }
 
 // durationField is a duration stored in Go's notation, as "1m30s".

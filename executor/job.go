@@ -136,37 +136,18 @@ const (
 	CountAsFailed
 )
 
+var crashPolicies = policyTexts[CrashPolicy]{"crash policy", []string{RerunElsewhere: record.CrashRerun, CountAsFailed: record.CrashFail}}
+
 // String returns the text form of p: "rerun elsewhere" or "count as failed".
-func (p CrashPolicy) String() string {
-	switch p {
-	case RerunElsewhere:
-		return record.CrashRerun
-	case CountAsFailed:
-		return record.CrashFail
-	}
-	return fmt.Sprintf("unknown crash policy %d", int(p))
-}
+func (p CrashPolicy) String() string { return crashPolicies.text(p) }
 
 // MarshalText returns the text form of p, which is not checked.
 func (p CrashPolicy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
 // UnmarshalText reads the text form of a policy.
-func (p *CrashPolicy) UnmarshalText(text []byte) error {
-	for _, known := range []CrashPolicy{RerunElsewhere, CountAsFailed} {
-		if string(text) == known.String() {
-			*p = known
-			return nil
-		}
-	}
-	return &unknownError{fmt.Sprintf(`crash policy %.100q: neither "rerun elsewhere" nor "count as failed"`, text)}
-}
+func (p *CrashPolicy) UnmarshalText(text []byte) error { return crashPolicies.parse(p, text) }
 
-func (p CrashPolicy) check() error {
-	if p != RerunElsewhere && p != CountAsFailed {
-		return errors.New(p.String())
-	}
-	return nil
-}
+func (p CrashPolicy) check() error { return crashPolicies.check(p) }
 
 // Tracking determines how much of each run is recorded in the registry. TrackClaims costs
 // fewer commits and promises less after a crash. A definition with a higher Job.Revision can
@@ -189,37 +170,18 @@ const (
 	TrackClaims
 )
 
+var trackings = policyTexts[Tracking]{"tracking", []string{TrackRuns: record.TrackRuns, TrackClaims: record.TrackClaims}}
+
 // String returns the text form of t: "runs" or "claims".
-func (t Tracking) String() string {
-	switch t {
-	case TrackRuns:
-		return record.TrackRuns
-	case TrackClaims:
-		return record.TrackClaims
-	}
-	return fmt.Sprintf("unknown tracking %d", int(t))
-}
+func (t Tracking) String() string { return trackings.text(t) }
 
 // MarshalText returns the text form of t, which is not checked.
 func (t Tracking) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
 // UnmarshalText reads the text form of a level.
-func (t *Tracking) UnmarshalText(text []byte) error {
-	for _, known := range []Tracking{TrackRuns, TrackClaims} {
-		if string(text) == known.String() {
-			*t = known
-			return nil
-		}
-	}
-	return &unknownError{fmt.Sprintf(`tracking %.100q: neither "runs" nor "claims"`, text)}
-}
+func (t *Tracking) UnmarshalText(text []byte) error { return trackings.parse(t, text) }
 
-func (t Tracking) check() error {
-	if t != TrackRuns && t != TrackClaims {
-		return errors.New(t.String())
-	}
-	return nil
-}
+func (t Tracking) check() error { return trackings.check(t) }
 
 const (
 	defaultShards      = 1

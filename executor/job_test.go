@@ -22,7 +22,7 @@ func onlySticky(name string) bool { return name == "sticky" }
 
 func TestCheckJobs_AcceptsWhatIsInBounds(t *testing.T) {
 	params := map[int]string{0: strings.Repeat("p", 1000), 9999: ""}
-	assert.NoError(t, checkJobs([]Job{
+	assert.NoError(t, checkAll(ErrInvalidJob, []Job{
 		{Name: "a", Handler: HandlerFunc(noop)},
 		{Name: strings.Repeat("é", 50), Handler: HandlerFunc(noop)},
 		{Name: "reports / 日報 (daily)", Handler: HandlerFunc(noop)},
@@ -34,7 +34,7 @@ func TestCheckJobs_AcceptsWhatIsInBounds(t *testing.T) {
 			RunOn: map[string]string{strings.Repeat("k", 100): strings.Repeat("v", 200), "zone": ""},
 		},
 	}, onlySticky))
-	assert.NoError(t, checkJobs(nil, onlySticky))
+	assert.NoError(t, checkAll[Job](ErrInvalidJob, nil, onlySticky))
 }
 
 func TestCheckJobs_Refuses(t *testing.T) {
@@ -81,9 +81,9 @@ func TestCheckJobs_Refuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := Job{Name: "settle", Handler: HandlerFunc(noop)}
-			require.NoError(t, checkJobs([]Job{j}, onlySticky))
+			require.NoError(t, checkAll(ErrInvalidJob, []Job{j}, onlySticky))
 			c.change(&j)
-			err := checkJobs([]Job{j}, onlySticky)
+			err := checkAll(ErrInvalidJob, []Job{j}, onlySticky)
 			require.ErrorIs(t, err, ErrInvalidJob)
 			assert.ErrorContains(t, err, c.says)
 			if j.Name == "settle" {
@@ -103,7 +103,7 @@ func manyLabels(n int) map[string]string {
 }
 
 func TestCheckJobs_ReportsAllProblemsOfAllJobs(t *testing.T) {
-	err := checkJobs([]Job{
+	err := checkAll(ErrInvalidJob, []Job{
 		{Name: "first", Shards: -1, Timeout: -1, RunOn: map[string]string{"": "x", "zone": "\n"}},
 		{Name: "second", Handler: HandlerFunc(noop)},
 		{Name: "third", Handler: HandlerFunc(noop), Schedule: schedule.Cron("").In("Mars/Olympus"), OnCrash: -1},

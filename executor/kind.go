@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -68,10 +69,10 @@ func (k Kind) clone() Kind {
 // RegisterKind logs a kind that replaces another one of its name, unless the earlier one was withdrawn, or the Revision is
 // higher. After Shutdown it returns an error.
 func (e *Executor) RegisterKind(kinds ...Kind) error {
-	if err := checkKinds(kinds, e.knownStrategy); err != nil {
+	if err := checkAll(ErrInvalidKind, kinds, e.knownStrategy); err != nil {
 		return err
 	}
-	handlers, err := e.wrapKindHandlers(kinds)
+	handlers, err := wrapAll(e, ErrInvalidKind, kinds)
 	if err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ func (e *Executor) RegisterKind(kinds ...Kind) error {
 		own.Handler = handlers[i]
 		e.kinds[k.Name] = &own
 		delete(e.withdrawnKinds, k.Name)
-		e.pool.SetBound(pool.Lane{Name: k.Name, IsKind: true}, orDefault(k.MaxRunning, defaultMaxRunning()))
+		e.pool.SetBound(pool.Lane{Name: k.Name, IsKind: true}, cmp.Or(k.MaxRunning, defaultMaxRunning()))
 	}
 	e.mu.Unlock()
 	for _, name := range again {
@@ -114,66 +115,26 @@ func (e *Executor) RegisterKind(kinds ...Kind) error {
 // there is nothing to record, and it returns at once. It fails with ErrUnknownKind if a kind was not registered here; the
 // error names each such kind, and the others are withdrawn.
 func (e *Executor) WithdrawKind(ctx context.Context, kinds ...string) error {
-	var known []string
-	var errs []error
-	e.mu.Lock()
-	running := e.state == started
-	for _, kind := range kinds {
-		if _, ok := e.kinds[kind]; !ok {
-			errs = append(errs, fmt.Errorf("withdraw kind %q: %w", kind, ErrUnknownKind))
-			continue
-		}
-		e.withdrawnKinds[kind] = true
-		known = append(known, kind)
-	}
-	e.mu.Unlock()
-	if len(known) == 0 {
-		return errors.Join(errs...)
-	}
-	e.member.WithdrawKinds(known...)
-	if running {
-		if err := e.member.AwaitJoined(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("withdraw kind %q: %w", known, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// checkKinds returns all problems of kinds, joined, or nil. Each error wraps ErrInvalidKind and names the kind, the field
-// and the rule. knows reports whether a strategy exists.
-func checkKinds(kinds []Kind, knows func(strategy string) bool) error {
-	var errs []error
-	seen := make(map[string]bool, len(kinds))
-	for _, k := range kinds {
-		for _, p := range k.problems(knows) {
-			errs = append(errs, fmt.Errorf("%w %.100q: %w", ErrInvalidKind, k.Name, p))
-		}
-		if seen[k.Name] {
-			errs = append(errs, fmt.Errorf("%w %.100q: Name: given twice in one call", ErrInvalidKind, k.Name))
-		}
-		seen[k.Name] = true
-	}
-	return errors.Join(errs...)
+	return withdraw(ctx, e, "withdraw kind", kinds, e.kinds, e.withdrawnKinds, ErrUnknownKind, e.member.WithdrawKinds)
 }
 
 func (k Kind) problems(knows func(strategy string) bool) []problem {
-	var all []problem
-	report := func(field string, err error) {
-		if err != nil {
-			all = append(all, problem{field, err})
-		}
-	}
-	report("Name", record.CheckKindName(k.Name))
-	report("Description", checkText(k.Description, maxDescriptionBytes))
+	var all problems
+	all.report("Name", record.CheckKindName(k.Name))
+	all.report("Description", record.CheckText(k.Description, maxDescriptionBytes))
 	all = append(all, checkHandler(k.Handler)...)
-	report("Middleware", checkMiddleware(k.Middleware))
-	report("MaxRunning", checkNotNegative(k.MaxRunning))
-	report("Revision", checkRevision(k.Revision))
-	report("MaxJobs", checkNotNegative(k.MaxJobs))
+	all.report("Middleware", checkMiddleware(k.Middleware))
+	all.report("MaxRunning", checkNotNegative(k.MaxRunning))
+	all.report("Revision", checkRevision(k.Revision))
+	all.report("MaxJobs", checkNotNegative(k.MaxJobs))
 	for _, p := range k.defaultsProblems(knows) {
-		report("Defaults."+p.field, p.err)
+		all.report("Defaults."+p.field, p.err)
 	}
 	return all
+}
+
+func (k Kind) own() (name string, middleware []Middleware, h Handler) {
+	return k.Name, k.Middleware, k.Handler
 }
 
 // defaultsProblems returns the rules that the defaults break.
@@ -249,20 +210,6 @@ func fieldsOf(d definition) (fields record.Fields, err error) {
 		err = json.Unmarshal(stored, &fields)
 	}
 	return fields, err
-}
-
-// wrapKindHandlers returns the handlers of kinds within the middleware of each kind, and all that within the middleware of
-// the executor.
-func (e *Executor) wrapKindHandlers(kinds []Kind) ([]Handler, error) {
-	handlers := make([]Handler, len(kinds))
-	var errs []error
-	for i, k := range kinds {
-		var p *problem
-		if handlers[i], p = e.wrapHandler(k.Middleware, k.Handler); p != nil {
-			errs = append(errs, fmt.Errorf("%w %.100q: %w", ErrInvalidKind, k.Name, p))
-		}
-	}
-	return handlers, errors.Join(errs...)
 }
 
 // findHandler returns the handler of a job, which is that of its kind if the job is a defined one: Kind is not empty then.

@@ -1,9 +1,6 @@
 package executor
 
 import (
-	"fmt"
-	"slices"
-
 	"github.com/rota-dev/rota/internal/record"
 )
 
@@ -29,32 +26,17 @@ const (
 	CancelRunning
 )
 
-var overlapPolicyTexts = [...]string{WaitForRun: "wait", SkipOverlapping: record.OverlapSkip, CancelRunning: record.OverlapCancel}
+var overlapPolicies = policyTexts[OverlapPolicy]{
+	"overlap policy", []string{WaitForRun: "wait", SkipOverlapping: record.OverlapSkip, CancelRunning: record.OverlapCancel},
+}
 
 // String returns the text form of p: "wait", "skip" or "cancel running".
-func (p OverlapPolicy) String() string {
-	if p.check() != nil {
-		return fmt.Sprintf("unknown overlap policy %d", int(p))
-	}
-	return overlapPolicyTexts[p]
-}
+func (p OverlapPolicy) String() string { return overlapPolicies.text(p) }
 
 // MarshalText returns the text form of p, which is not checked.
 func (p OverlapPolicy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
 // UnmarshalText reads the text form of a policy.
-func (p *OverlapPolicy) UnmarshalText(text []byte) error {
-	known := slices.Index(overlapPolicyTexts[:], string(text))
-	if known < 0 {
-		return &unknownError{fmt.Sprintf("overlap policy %.100q is none of %q", text, overlapPolicyTexts)}
-	}
-	*p = OverlapPolicy(known)
-	return nil
-}
+func (p *OverlapPolicy) UnmarshalText(text []byte) error { return overlapPolicies.parse(p, text) }
 
-func (p OverlapPolicy) check() error {
-	if p < 0 || int(p) >= len(overlapPolicyTexts) {
-		return fmt.Errorf("unknown overlap policy %d", int(p))
-	}
-	return nil
-}
+func (p OverlapPolicy) check() error { return overlapPolicies.check(p) }

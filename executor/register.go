@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -61,10 +62,10 @@ func differences(before, now Job) []string {
 // the same name by mistake. It does not if the earlier one was withdrawn, or if the executor
 // is running and the Revision is higher. After Shutdown, Register returns an error.
 func (e *Executor) Register(jobs ...Job) error {
-	if err := checkJobs(jobs, e.knownStrategy); err != nil {
+	if err := checkAll(ErrInvalidJob, jobs, e.knownStrategy); err != nil {
 		return err
 	}
-	handlers, err := e.wrapHandlers(jobs)
+	handlers, err := wrapAll(e, ErrInvalidJob, jobs)
 	if err != nil {
 		return err
 	}
@@ -97,7 +98,7 @@ func (e *Executor) Register(jobs ...Job) error {
 			e.followed[name] = true
 		}
 		delete(e.withdrawn, j.Name)
-		e.pool.SetBound(pool.Lane{Name: j.Name}, orDefault(j.MaxRunning, defaultMaxRunning()))
+		e.pool.SetBound(pool.Lane{Name: j.Name}, cmp.Or(j.MaxRunning, defaultMaxRunning()))
 	}
 	e.mu.Unlock()
 	for _, r := range again {
@@ -112,43 +113,49 @@ func (e *Executor) knownStrategy(name string) bool {
 	return ok
 }
 
-// checkJobs returns all problems of jobs, joined, or nil. Each error wraps ErrInvalidJob and
-// names the job, the field and the rule. knows reports whether a strategy exists.
-func checkJobs(jobs []Job, knows func(strategy string) bool) error {
+// registration is a job or a kind, as it is registered.
+type registration interface {
+	// problems returns the rules that it breaks. knows reports whether a strategy exists.
+	problems(knows func(strategy string) bool) []problem
+	own() (name string, middleware []Middleware, h Handler)
+}
+
+// checkAll returns all problems of jobs or kinds, joined, or nil. Each error wraps invalid and names the job or kind, the field
+// and the rule.
+func checkAll[T registration](invalid error, all []T, knows func(strategy string) bool) error {
 	var errs []error
-	seen := make(map[string]bool, len(jobs))
-	for _, j := range jobs {
-		for _, p := range j.problems(knows) {
-			errs = append(errs, fmt.Errorf("%w %.100q: %w", ErrInvalidJob, j.Name, p))
+	seen := make(map[string]bool, len(all))
+	for _, r := range all {
+		name, _, _ := r.own()
+		for _, p := range r.problems(knows) {
+			errs = append(errs, fmt.Errorf("%w %.100q: %w", invalid, name, p))
 		}
-		if seen[j.Name] {
-			errs = append(errs, fmt.Errorf("%w %.100q: Name: given twice in one call", ErrInvalidJob, j.Name))
+		if seen[name] {
+			errs = append(errs, fmt.Errorf("%w %.100q: Name: given twice in one call", invalid, name))
 		}
-		seen[j.Name] = true
+		seen[name] = true
 	}
 	return errors.Join(errs...)
 }
 
 func (j Job) problems(knows func(strategy string) bool) []problem {
 	d := definitionOf(j)
-	all := d.problems()
-	if err := jobname.CheckNew(d.Name); err != nil && jobname.Check(d.Name) == nil {
-		all = append(all, problem{"Name", err})
+	all := problems(d.problems())
+	if jobname.Check(d.Name) == nil {
+		all.report("Name", jobname.CheckNew(d.Name))
 	}
 	all = append(all, checkHandler(j.Handler)...)
-	if err := checkMiddleware(j.Middleware); err != nil {
-		all = append(all, problem{"Middleware", err})
-	}
-	if err := checkNotNegative(j.MaxRunning); err != nil {
-		all = append(all, problem{"MaxRunning", err})
-	}
-	if err := checkText(j.Local, maxLocalBytes); err != nil {
-		all = append(all, problem{"Local", err})
-	}
+	all.report("Middleware", checkMiddleware(j.Middleware))
+	all.report("MaxRunning", checkNotNegative(j.MaxRunning))
+	all.report("Local", record.CheckText(j.Local, maxLocalBytes))
 	if !knows(d.Strategy) {
-		all = append(all, problem{"Strategy", errUnknownStrategy(d.Strategy)})
+		all.report("Strategy", errUnknownStrategy(d.Strategy))
 	}
 	return all
+}
+
+func (j Job) own() (name string, middleware []Middleware, h Handler) {
+	return j.Name, j.Middleware, j.Handler
 }
 
 func errUnknownStrategy(name string) error {
@@ -188,15 +195,16 @@ func (e *Executor) checkCirclesLocked(jobs []Job) error {
 	return nil
 }
 
-// wrapHandlers returns the handlers of jobs within the middleware of each job, and all that
-// within the middleware of the executor.
-func (e *Executor) wrapHandlers(jobs []Job) ([]Handler, error) {
-	handlers := make([]Handler, len(jobs))
+// wrapAll returns the handlers of jobs or kinds within the middleware of each, and all that within the middleware of the
+// executor. Its errors wrap invalid.
+func wrapAll[T registration](e *Executor, invalid error, all []T) ([]Handler, error) {
+	handlers := make([]Handler, len(all))
 	var errs []error
-	for i, j := range jobs {
+	for i, r := range all {
+		name, middleware, inner := r.own()
 		var p *problem
-		if handlers[i], p = e.wrapHandler(j.Middleware, j.Handler); p != nil {
-			errs = append(errs, fmt.Errorf("%w %.100q: %w", ErrInvalidJob, j.Name, p))
+		if handlers[i], p = e.wrapHandler(middleware, inner); p != nil {
+			errs = append(errs, fmt.Errorf("%w %.100q: %w", invalid, name, p))
 		}
 	}
 	return handlers, errors.Join(errs...)
@@ -232,26 +240,34 @@ func (e *Executor) wrapHandler(own []Middleware, inner Handler) (Handler, *probl
 // with ErrUnknownJob if a job was not registered here; the error names each such job, and the
 // others are withdrawn.
 func (e *Executor) Withdraw(ctx context.Context, jobs ...string) error {
+	return withdraw(ctx, e, "withdraw", jobs, e.jobs, e.withdrawn, ErrUnknownJob, e.member.Withdraw)
+}
+
+// withdraw notes that jobs or kinds are withdrawn, and has the member withdraw those that are registered. Others fail with
+// unknown. what begins the errors.
+func withdraw[T any](
+	ctx context.Context, e *Executor, what string, names []string, registered map[string]T, withdrawn map[string]bool, unknown error, stopOffers func(...string),
+) error {
 	var known []string
 	var errs []error
 	e.mu.Lock()
 	running := e.state == started
-	for _, job := range jobs {
-		if _, ok := e.jobs[job]; !ok {
-			errs = append(errs, fmt.Errorf("withdraw %q: %w", job, ErrUnknownJob))
+	for _, name := range names {
+		if _, ok := registered[name]; !ok {
+			errs = append(errs, fmt.Errorf("%s %q: %w", what, name, unknown))
 			continue
 		}
-		e.withdrawn[job] = true
-		known = append(known, job)
+		withdrawn[name] = true
+		known = append(known, name)
 	}
 	e.mu.Unlock()
 	if len(known) == 0 {
 		return errors.Join(errs...)
 	}
-	e.member.Withdraw(known...)
+	stopOffers(known...)
 	if running {
 		if err := e.member.AwaitJoined(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("withdraw %q: %w", known, err))
+			errs = append(errs, fmt.Errorf("%s %q: %w", what, known, err))
 		}
 	}
 	return errors.Join(errs...)

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -57,10 +58,10 @@ func retryFieldOf(r Retry) retryField {
 	}
 	f := retryField{
 		Max:         max(r.Max, -1),
-		Initial:     durationField(orDefault(r.Initial, defaultRetryInitial)),
+		Initial:     durationField(cmp.Or(r.Initial, defaultRetryInitial)),
 		MaxInterval: durationField(r.MaxInterval),
-		Factor:      orDefault(r.Factor, defaultRetryFactor),
-		Jitter:      max(orDefault(r.Jitter, defaultRetryJitter), 0),
+		Factor:      cmp.Or(r.Factor, defaultRetryFactor),
+		Jitter:      max(cmp.Or(r.Jitter, defaultRetryJitter), 0),
 	}
 	if f.MaxInterval == 0 {
 		f.MaxInterval = max(durationField(defaultRetryMaxInterval), f.Initial)

@@ -146,23 +146,14 @@ const (
 
 // String returns the reason as a word.
 func (r Reason) String() string {
-	switch r {
-	case Scheduled:
-		return "scheduled"
-	case Misfire:
-		return "misfire"
-	case Failover:
-		return "failover"
-	case Triggered:
-		return "triggered"
-	case Queued:
-		return "queued"
-	case Retried:
-		return "retried"
-	case Backfill:
-		return "backfill"
+	if r < 0 || int(r) >= len(reasonTexts) {
+		return "unknown"
 	}
-	return "unknown"
+	return reasonTexts[r]
+}
+
+var reasonTexts = [...]string{
+	Scheduled: "scheduled", Misfire: "misfire", Failover: "failover", Triggered: "triggered", Queued: "queued", Retried: "retried", Backfill: "backfill",
 }
 
 // gate refuses writes of a run whose context has ended. That may be before its handler

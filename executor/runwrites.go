@@ -2,6 +2,7 @@ package executor
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -84,10 +85,7 @@ func (r *Run) Yield() <-chan struct{} {
 // Logger returns the logger of the executor with the attributes job, shard, run and attempt, kind for a defined job, and
 // trace_id after SetTraceID. Observers with a RunLog receive its lines too. For a Run that is a literal, it is derived from slog.Default.
 func (r *Run) Logger() *slog.Logger {
-	log := r.log
-	if log == nil {
-		log = slog.Default()
-	}
+	log := cmp.Or(r.log, slog.Default())
 	log = log.With("job", r.Job, "shard", r.Shard, "run", r.ID, "attempt", r.Attempt)
 	if r.Kind != "" {
 		log = log.With("kind", r.Kind)

@@ -129,10 +129,7 @@ type batchRun struct {
 }
 
 func newBatchRun(ctx context.Context, r *Run) *batchRun {
-	log := r.log
-	if log == nil {
-		log = slog.Default()
-	}
+	log := cmp.Or(r.log, slog.Default())
 	return &batchRun{
 		run: r, shard: r.Shard, job: r.Job, id: r.ID, log: log, ctx: ctx,
 		result: make(chan error, 1), unwatch: func() bool { return true }, open: true, live: true,

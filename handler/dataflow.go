@@ -2,6 +2,7 @@ package handler
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,9 +86,7 @@ func (d Dataflow[T]) Handle(ctx context.Context, r *executor.Run) error {
 	counts := newItemCounts(r.Logger(), d.LogEvery)
 	defer counts.logEnd()
 	p := &Page{Run: r, Size: d.PageSize}
-	if p.Size == 0 {
-		p.Size = defaultPageSize
-	}
+	p.Size = cmp.Or(p.Size, defaultPageSize)
 	for {
 		items, err := d.Fetch(ctx, p)
 		if err != nil {
@@ -227,9 +226,7 @@ type itemCounts struct {
 }
 
 func newItemCounts(log *slog.Logger, every time.Duration) *itemCounts {
-	if every == 0 {
-		every = defaultLogEvery
-	}
+	every = cmp.Or(every, defaultLogEvery)
 	now := time.Now()
 	return &itemCounts{log: log, every: every, began: now, logged: now}
 }

@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -132,9 +133,7 @@ func (c *call) Check() error { return errors.Join(c.invalid...) }
 
 func (c *call) parse() {
 	r := &c.request
-	if r.Method == "" {
-		r.Method = http.MethodPost
-	}
+	r.Method = cmp.Or(r.Method, http.MethodPost)
 	if r.OK == nil {
 		r.OK = defaultOK
 	}
@@ -244,10 +243,7 @@ func (c *call) Handle(ctx context.Context, r *executor.Run) error {
 		return context.Cause(ctx)
 	}
 	bounded := ctx
-	timeout := c.request.Timeout
-	if timeout == 0 {
-		timeout = defaultHTTPTimeout
-	}
+	timeout := cmp.Or(c.request.Timeout, defaultHTTPTimeout)
 	if timeout > 0 {
 		var cancel context.CancelFunc
 		bounded, cancel = context.WithTimeout(ctx, timeout)

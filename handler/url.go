@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"text/template"
 	"text/template/parse"
@@ -31,12 +32,7 @@ type piece struct {
 }
 
 func (p part) hasValue() bool {
-	for _, piece := range p {
-		if piece.tmpl != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p, func(piece piece) bool { return piece.tmpl != nil })
 }
 
 // parseURL parses the template of a URL.

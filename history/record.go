@@ -94,38 +94,25 @@ type Skips struct {
 
 // newSkips returns n skipped runs of a reason.
 func newSkips(reason executor.SkipReason, n int64) (s Skips) {
-	switch reason {
-	case executor.SkipMisfire:
-		s.Misfire = n
-	case executor.SkipDisabled:
-		s.Disabled = n
-	case executor.SkipUnoffered:
-		s.Unoffered = n
-	case executor.SkipExpired:
-		s.Expired = n
-	case executor.SkipOverlap:
-		s.Overlap = n
-	case executor.SkipUpstream:
-		s.Upstream = n
+	if counts := s.byReason(); reason > 0 && int(reason) < len(counts) {
+		*counts[reason] = n
 	}
 	return s
+}
+
+// byReason returns the fields, each at the number of its reason. There is none at 0.
+func (s *Skips) byReason() [7]*int64 {
+	return [...]*int64{
+		executor.SkipMisfire: &s.Misfire, executor.SkipDisabled: &s.Disabled, executor.SkipUnoffered: &s.Unoffered,
+		executor.SkipExpired: &s.Expired, executor.SkipOverlap: &s.Overlap, executor.SkipUpstream: &s.Upstream,
+	}
 }
 
 // All returns the reasons with a count, in the order of the fields.
 func (s Skips) All() iter.Seq2[executor.SkipReason, int64] {
 	return func(yield func(executor.SkipReason, int64) bool) {
-		for _, r := range []struct {
-			reason executor.SkipReason
-			n      int64
-		}{
-			{executor.SkipMisfire, s.Misfire},
-			{executor.SkipDisabled, s.Disabled},
-			{executor.SkipUnoffered, s.Unoffered},
-			{executor.SkipExpired, s.Expired},
-			{executor.SkipOverlap, s.Overlap},
-			{executor.SkipUpstream, s.Upstream},
-		} {
-			if r.n > 0 && !yield(r.reason, r.n) {
+		for reason, n := range s.byReason() {
+			if n != nil && *n > 0 && !yield(executor.SkipReason(reason), *n) {
 				return
 			}
 		}
@@ -339,20 +326,18 @@ func cleanHead(s string, n int) string {
 
 // cleanTail returns the end of s as valid text of at most n bytes.
 func cleanTail(s string, n int) string {
+	return strings.Clone(lastBytes(cleanText(lastBytes(s, n)), n))
+}
+
+// lastBytes returns the end of s, of at most n bytes, from the begin of a character on.
+func lastBytes(s string, n int) string {
 	if len(s) > n {
 		s = s[len(s)-n:]
 		for len(s) > 0 && !utf8.RuneStart(s[0]) {
 			s = s[1:]
 		}
 	}
-	s = cleanText(s)
-	if len(s) > n {
-		s = s[len(s)-n:]
-		for len(s) > 0 && !utf8.RuneStart(s[0]) {
-			s = s[1:]
-		}
-	}
-	return strings.Clone(s)
+	return s
 }
 
 // cleanKey returns s as text of at most n bytes that every database compares byte by byte. Two texts that differ

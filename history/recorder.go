@@ -121,9 +121,7 @@ var errNoSink = errors.New("the Sink passed to history.New is nil")
 // New returns a Recorder that writes to sink until Shutdown. A panic of sink counts as an error: the records are
 // written again. If sink is nil, each write fails, which is logged.
 func New(sink Sink, o Options) *Recorder {
-	if o.Group == "" {
-		o.Group = "default"
-	}
+	o.Group = cmp.Or(o.Group, "default")
 	if o.Queue <= 0 {
 		o.Queue = defaultQueue
 	}

@@ -243,17 +243,18 @@ func (r *ringReader) Fires(_ context.Context, q FiresQuery) ([]Fire, error) {
 }
 
 func (r *ringReader) Runs(_ context.Context, job string, fire time.Time, trigger uint64) ([]Run, error) {
+	return r.findOfFire(job, fire, func(run *Run) bool { return run.Trigger == trigger })
+}
+
+func (r *ringReader) findOfFire(job string, fire time.Time, keep func(*Run) bool) ([]Run, error) {
 	job, fire = cleanKey(job, maxJob), roundTime(fire)
-	runs := r.find(func(run *Run) bool { return run.Job == job && run.Fire.Equal(fire) && run.Trigger == trigger })
+	runs := r.find(func(run *Run) bool { return run.Job == job && run.Fire.Equal(fire) && keep(run) })
 	sortByShard(runs)
 	return runs, nil
 }
 
 func (r *ringReader) RunsOfFire(_ context.Context, job string, fire time.Time) ([]Run, error) {
-	job, fire = cleanKey(job, maxJob), roundTime(fire)
-	runs := r.find(func(run *Run) bool { return run.Job == job && run.Fire.Equal(fire) })
-	sortByShard(runs)
-	return runs, nil
+	return r.findOfFire(job, fire, func(*Run) bool { return true })
 }
 
 func (r *ringReader) LatestFires(ctx context.Context, jobs []string, n int) (map[string][]Fire, error) {
@@ -267,12 +268,7 @@ func (r *ringReader) LatestFires(ctx context.Context, jobs []string, n int) (map
 }
 
 func (r *ringReader) RunsOfShards(_ context.Context, job string, fire time.Time, shards []int) ([]Run, error) {
-	job, fire = cleanKey(job, maxJob), roundTime(fire)
-	runs := r.find(func(run *Run) bool {
-		return run.Job == job && run.Fire.Equal(fire) && slices.Contains(shards, run.Shard)
-	})
-	sortByShard(runs)
-	return runs, nil
+	return r.findOfFire(job, fire, func(run *Run) bool { return slices.Contains(shards, run.Shard) })
 }
 
 func (r *ringReader) Cells(_ context.Context, q CellsQuery) ([]Cell, error) {

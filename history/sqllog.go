@@ -221,10 +221,7 @@ func (s *SQLStore) oldestFire(ctx context.Context, step *trimStep) (any, bool, e
 		if ok {
 			before, args = text+" AND fire < ?", append(args, s.dialect.timeArgument(bound))
 		}
-		found, err := queryRows(ctx, s, before, args, func(d Dialect, rows *sql.Rows) (t time.Time, err error) {
-			err = rows.Scan(timeColumn{d, &t})
-			return t, err
-		})
+		found, err := queryRows(ctx, s, before, args, scanTime)
 		if err != nil || len(found) == 0 || found[0].IsZero() {
 			return nil, false, err // there are no more fires
 		}

@@ -47,12 +47,7 @@ const (
 )
 
 func (o SQLOptions) withDefaults() SQLOptions {
-	if o.Retention == 0 {
-		o.Retention = defaultRetention
-	}
-	if o.RowsPerJob == 0 {
-		o.RowsPerJob = defaultRowsPerJob
-	}
+	o.Retention, o.RowsPerJob = cmp.Or(o.Retention, defaultRetention), cmp.Or(o.RowsPerJob, defaultRowsPerJob)
 	o.LogRetention, o.LogFires = cmp.Or(o.LogRetention, defaultLogRetention), cmp.Or(o.LogFires, defaultLogFires)
 	o.LogBytesPerJob, o.LogBytes = cmp.Or(o.LogBytesPerJob, defaultLogBytesPerJob), cmp.Or(o.LogBytes, defaultLogBytes)
 	return o
@@ -201,14 +196,16 @@ func (s *SQLStore) delete(ctx context.Context, step *trimStep) (int64, error) {
 func (s *SQLStore) oldestToKeep(ctx context.Context, step *trimStep) (any, bool, error) {
 	text := "SELECT " + step.column + step.from(s.dialect) + " ORDER BY " + step.column + " DESC LIMIT 1 OFFSET ?"
 	args := append(step.args[:len(step.args):len(step.args)], step.keep-1)
-	times, err := queryRows(ctx, s, text, args, func(d Dialect, rows *sql.Rows) (t time.Time, err error) {
-		err = rows.Scan(timeColumn{d, &t})
-		return t, err
-	})
+	times, err := queryRows(ctx, s, text, args, scanTime)
 	if err != nil || len(times) == 0 {
 		return nil, false, err
 	}
 	return s.dialect.timeArgument(times[0]), true, nil
+}
+
+func scanTime(d Dialect, rows *sql.Rows) (t time.Time, err error) {
+	err = rows.Scan(timeColumn{d, &t})
+	return t, err
 }
 
 // from returns the table and the condition on the first columns of the index.

@@ -419,11 +419,7 @@ func (e *damagedError) Unwrap() error { return e.rule }
 
 // decodeDefined decodes the record of a defined job, and checks that it belongs at its key.
 func decodeDefined(e registry.Entry) (*record.Defined, error) {
-	d, err := record.DecodeDefined(e.Value)
-	if err == nil {
-		err = record.CheckJobOf(e.Key, d.Job)
-	}
-	return d, err
+	return record.DecodeOf(e, record.DecodeDefined)
 }
 
 // defineWrite is the write of one definition.

@@ -35,14 +35,5 @@ func (p *prefixed) WrittenAt(ctx context.Context, key Key) (time.Time, error) {
 	if err := CheckKey(key); err != nil {
 		return time.Time{}, fmt.Errorf("read the time of writing: %w", err)
 	}
-	c, err := p.begin(ctx)
-	if err != nil {
-		return time.Time{}, err
-	}
-	defer c.end()
-	at, err := WrittenAt(c.ctx, p.reg, p.addPrefix(key))
-	if err != nil {
-		return time.Time{}, c.closedError(err)
-	}
-	return at, nil
+	return callThrough(ctx, p, func(ctx context.Context) (time.Time, error) { return WrittenAt(ctx, p.reg, p.addPrefix(key)) })
 }

@@ -69,29 +69,15 @@ var _ Completer = (*prefixed)(nil)
 
 // CompleteRun is described in Completer. It returns ErrNoCompleter if the registry below is none.
 func (p *prefixed) CompleteRun(ctx context.Context, tx any, end RunEnd) error {
-	c, err := p.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.end()
-	if err := CompleteRun(c.ctx, p.reg, tx, p.addPrefixToEnd(end)); err != nil {
-		return c.closedError(err)
-	}
-	return nil
+	_, err := callThrough(ctx, p, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, CompleteRun(ctx, p.reg, tx, p.addPrefixToEnd(end))
+	})
+	return err
 }
 
 // FenceRun is described in Completer. It returns ErrNoCompleter if the registry below is none.
 func (p *prefixed) FenceRun(ctx context.Context, end RunEnd) (Completion, error) {
-	c, err := p.begin(ctx)
-	if err != nil {
-		return Completion{}, err
-	}
-	defer c.end()
-	answer, err := FenceRun(c.ctx, p.reg, p.addPrefixToEnd(end))
-	if err != nil {
-		return Completion{}, c.closedError(err)
-	}
-	return answer, nil
+	return callThrough(ctx, p, func(ctx context.Context) (Completion, error) { return FenceRun(ctx, p.reg, p.addPrefixToEnd(end)) })
 }
 
 // addPrefixToEnd returns end with the names that it has in reg: fleets below different prefixes may have the same namespace.

@@ -57,6 +57,20 @@ func (p *prefixed) begin(ctx context.Context) (*prefixCall, error) {
 	return c, nil
 }
 
+// callThrough returns the answer of f, a call of the registry below, or the zero answer and its error.
+func callThrough[T any](ctx context.Context, p *prefixed, f func(ctx context.Context) (T, error)) (answer T, err error) {
+	c, err := p.begin(ctx)
+	if err != nil {
+		return answer, err
+	}
+	defer c.end()
+	found, err := f(c.ctx)
+	if err != nil {
+		return answer, c.closedError(err)
+	}
+	return found, nil
+}
+
 func (c *prefixCall) end() {
 	c.p.mu.Lock()
 	delete(c.p.calls, c)
@@ -85,54 +99,37 @@ func (p *prefixed) Get(ctx context.Context, key Key, o ReadOptions) (Entry, erro
 	if err := CheckKey(key); err != nil {
 		return Entry{}, err
 	}
-	c, err := p.begin(ctx)
-	if err != nil {
-		return Entry{}, err
-	}
-	defer c.end()
-	e, err := p.reg.Get(c.ctx, p.addPrefix(key), o)
-	if err != nil {
-		return Entry{}, c.closedError(err)
-	}
-	e.Key = p.trimPrefix(e.Key)
-	return e, nil
+	return callThrough(ctx, p, func(ctx context.Context) (Entry, error) {
+		e, err := p.reg.Get(ctx, p.addPrefix(key), o)
+		if err == nil {
+			e.Key = p.trimPrefix(e.Key)
+		}
+		return e, err
+	})
 }
 
 func (p *prefixed) List(ctx context.Context, dir Key, o ReadOptions) (Listing, error) {
 	if err := CheckDir(dir); err != nil {
 		return Listing{}, err
 	}
-	c, err := p.begin(ctx)
-	if err != nil {
-		return Listing{}, err
-	}
-	defer c.end()
-	l, err := p.reg.List(c.ctx, p.addPrefix(dir), o)
-	if err != nil {
-		return Listing{}, c.closedError(err)
-	}
-	p.trimEntries(l.Entries)
-	return l, nil
+	return callThrough(ctx, p, func(ctx context.Context) (Listing, error) {
+		l, err := p.reg.List(ctx, p.addPrefix(dir), o)
+		p.trimEntries(l.Entries)
+		return l, err
+	})
 }
 
 func (p *prefixed) Txn(ctx context.Context, t Txn) (Rev, error) {
 	if err := CheckTxn(t, p.reg.Limits()); err != nil {
 		return Rev{}, err
 	}
-	c, err := p.begin(ctx)
-	if err != nil {
-		return Rev{}, err
-	}
-	defer c.end()
-	rev, err := p.reg.Txn(c.ctx, p.addPrefixToTxn(t))
-	var conflict *ConflictError
-	switch {
-	case err == nil:
-		return rev, nil
-	case errors.As(err, &conflict):
-		return Rev{}, Conflict(t, conflict.Index)
-	}
-	return Rev{}, c.closedError(err)
+	return callThrough(ctx, p, func(ctx context.Context) (Rev, error) {
+		rev, err := p.reg.Txn(ctx, p.addPrefixToTxn(t))
+		if conflict, ok := errors.AsType[*ConflictError](err); ok {
+			err = Conflict(t, conflict.Index)
+		}
+		return rev, err
+	})
 }
 
 func (p *prefixed) Watch(ctx context.Context, dir Key, o WatchOptions) (Watcher, error) {
@@ -195,19 +192,11 @@ func (w *prefixWatcher) Close() error {
 }
 
 func (p *prefixed) OpenSession(ctx context.Context, o SessionOptions) (Session, error) {
-	c, err := p.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer c.end()
-	s, err := p.reg.OpenSession(c.ctx, o)
-	if err != nil {
-		return nil, c.closedError(err)
-	}
-	if !p.addSession(s) {
+	s, err := callThrough(ctx, p, func(ctx context.Context) (Session, error) { return p.reg.OpenSession(ctx, o) })
+	if err == nil && !p.addSession(s) {
 		return nil, errors.Join(p.errClosed(), closeSession(ctx, s))
 	}
-	return s, nil
+	return s, err
 }
 
 // addSession registers s, which Close will close. It returns false if the handle is closed

@@ -33,3 +33,11 @@ func Each[T any](ctx context.Context, limit int, items []T, f func(context.Conte
 	}
 	return context.Cause(ctx)
 }
+
+// Signal sends to a channel with one slot, which wakes a loop. If a signal is pending there, the two merge.
+func Signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

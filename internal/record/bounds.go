@@ -69,11 +69,14 @@ const (
 )
 
 // CheckParam checks the parameter of a job or of a trigger. A parameter that is not UTF-8 would be changed by the record.
-func CheckParam(param string) error {
+func CheckParam(param string) error { return CheckText(param, MaxParamBytes) }
+
+// CheckText checks a text of a definition, as CheckParam does a parameter.
+func CheckText(text string, most int) error {
 	switch {
-	case len(param) > MaxParamBytes:
-		return fmt.Errorf("has %d bytes, at most %d", len(param), MaxParamBytes)
-	case !utf8.ValidString(param):
+	case len(text) > most:
+		return fmt.Errorf("has %d bytes, at most %d", len(text), most)
+	case !utf8.ValidString(text):
 		return errors.New("is not UTF-8")
 	}
 	return nil

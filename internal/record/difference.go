@@ -22,13 +22,9 @@ func Differences(first json.RawMessage, a string, second json.RawMessage, b stri
 	if json.Unmarshal(first, &x) != nil || json.Unmarshal(second, &y) != nil {
 		return []string{"one definition is not a JSON object"}
 	}
-	names := map[string]bool{}
-	for name := range x {
-		names[name] = true
-	}
-	for name := range y {
-		names[name] = true
-	}
+	names := map[string]json.RawMessage{}
+	maps.Copy(names, x)
+	maps.Copy(names, y)
 	delete(names, "revision")
 	var out []string
 	more := 0

@@ -28,14 +28,25 @@ func CheckJobOf(key registry.Key, job string) error {
 	return nil
 }
 
-// DecodePlanEntry decodes a plan and checks that it belongs at its key.
-func DecodePlanEntry(e registry.Entry) (*Plan, error) {
-	p, err := DecodePlan(e.Value)
+// DecodeOf decodes a record of a job, which has to name the job that its key is for.
+func DecodeOf[T interface{ ofJob() string }](e registry.Entry, decode func([]byte) (T, error)) (T, error) {
+	v, err := decode(e.Value)
 	if err == nil {
-		err = CheckJobOf(e.Key, p.Job)
+		err = CheckJobOf(e.Key, v.ofJob())
 	}
-	return p, err
+	return v, err
 }
+
+func (p *Plan) ofJob() string { return p.Job }
+
+func (c *Control) ofJob() string { return c.Job }
+
+func (d *Defined) ofJob() string { return d.Job }
+
+func (c Claims) ofJob() string { return c.Job }
+
+// DecodePlanEntry decodes a plan and checks that it belongs at its key.
+func DecodePlanEntry(e registry.Entry) (*Plan, error) { return DecodeOf(e, DecodePlan) }
 
 // DecodeMemberEntry decodes a member record and checks that it belongs at its key.
 func DecodeMemberEntry(e registry.Entry) (Member, error) {

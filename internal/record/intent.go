@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -81,12 +82,7 @@ func (c *Control) Describe() string {
 func (c *Control) overridden() []string {
 	var over map[string]json.RawMessage
 	_ = json.Unmarshal(c.Override, &over)
-	var names []string
-	for name := range over {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(over))
 }
 
 // FromMemory is the reason of an act by which an instance has written an intent that it remembered.

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -307,11 +308,7 @@ func ParamsOf(def json.RawMessage) (param string, ofShards map[int]string) {
 // or failed crashed no instance and do not count. A daemon has no bound: without a re-run, its next fire would begin at
 // once, so the bound would protect nothing.
 func (j Job) MayRerun(r Ref) bool {
-	attempts := j.MaxAttempts
-	if attempts == 0 {
-		attempts = DefaultMaxAttempts
-	}
-	return j.OnCrash != CrashFail && (j.Always || r.CrashAttempts() <= attempts)
+	return j.OnCrash != CrashFail && (j.Always || r.CrashAttempts() <= cmp.Or(j.MaxAttempts, DefaultMaxAttempts))
 }
 
 // OnTrigger is the text of a schedule without fires.

@@ -1,8 +1,10 @@
 package view
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -103,18 +105,11 @@ const allJobs = "all jobs"
 
 // Screen returns the table of the acts.
 func (v Acts) Screen(t Times) Screen {
-	if len(v.Acts) == 0 {
-		return Screen{{Lines: []string{"no acts"}}}
-	}
 	table := Table{Columns: columns("WHEN", "~BY", "~ON", "~WHAT", "~WHY")}
 	for _, a := range v.Acts {
-		on := a.Job
-		if on == "" {
-			on = allJobs
-		}
-		table.Rows = append(table.Rows, []string{t.At(a.At), orDash(a.By), on, a.What, orDash(a.Reason)})
+		table.Rows = append(table.Rows, []string{t.At(a.At), orDash(a.By), cmp.Or(a.Job, allJobs), a.What, orDash(a.Reason)})
 	}
-	return Screen{{Table: table}}
+	return Screen{table.orLine("no acts")}
 }
 
 // Names returns nothing: acts have no names.
@@ -152,7 +147,7 @@ func DescribeRetry(job string, r operator.RetriedRuns, again bool) Done {
 func describeOverride(ov operator.Override) []string {
 	out := []string{}
 	fields := ov.Fields()
-	for _, name := range sortedKeys(fields) {
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		switch value := fields[name].(type) {
 		case string:
 			if name == "param" {
@@ -167,14 +162,6 @@ func describeOverride(ov operator.Override) []string {
 		}
 	}
 	return out
-}
-
-func sortedKeys(m map[string]any) (keys []string) {
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // OverridePreview lists the changes by an override of Fields.

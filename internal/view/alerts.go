@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -84,11 +85,7 @@ func alertSection(alerts []Alert) Section {
 	}
 	s := Section{Title: "ALERTS"}
 	for _, a := range alerts[:min(len(alerts), shownAlerts)] {
-		of := a.Instance
-		if of == "" {
-			of = "group"
-		}
-		s.Fields = append(s.Fields, Field{of, a.Text})
+		s.Fields = append(s.Fields, Field{cmp.Or(a.Instance, "group"), a.Text})
 	}
 	if more := len(alerts) - shownAlerts; more > 0 {
 		s.Fields = append(s.Fields, Field{"more", count.Of(more, "instance") + ": see rota instances"})

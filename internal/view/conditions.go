@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rota-dev/rota/internal/count"
@@ -65,10 +66,8 @@ func isMoved(st *operator.Status, _ time.Time) (bool, string) {
 // TriggerEnded returns the condition that all runs of a trigger have ended.
 func TriggerEnded(number uint64) Condition {
 	return func(st *operator.Status, _ time.Time) (bool, string) {
-		for _, n := range st.Triggers {
-			if n == number {
-				return false, fmt.Sprintf("trigger #%d has not ended", number)
-			}
+		if slices.Contains(st.Triggers, number) {
+			return false, fmt.Sprintf("trigger #%d has not ended", number)
 		}
 		return true, ""
 	}

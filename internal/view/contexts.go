@@ -18,9 +18,6 @@ type Context struct {
 
 // Screen returns the table of the contexts.
 func (v Contexts) Screen(Times) Screen {
-	if len(v.Contexts) == 0 {
-		return Screen{{Lines: []string{"no contexts; rota context set makes one"}}}
-	}
 	table := Table{Columns: columns("NAME", "~REGISTRY", "~NAMESPACE", "~GROUP", "PROTECTED")}
 	for _, c := range v.Contexts {
 		name, protected := c.Name, "no"
@@ -32,15 +29,12 @@ func (v Contexts) Screen(Times) Screen {
 		}
 		table.Rows = append(table.Rows, []string{name, c.Registry, orDash(c.Namespace), orDash(c.Group), protected})
 	}
-	return Screen{{Table: table}}
+	return Screen{table.orLine("no contexts; rota context set makes one")}
 }
 
 // Names returns the names.
-func (v Contexts) Names() (names []string) {
-	for _, c := range v.Contexts {
-		names = append(names, c.Name)
-	}
-	return names
+func (v Contexts) Names() []string {
+	return namesOf(v.Contexts, func(c *Context) string { return c.Name })
 }
 
 // Items returns the contexts.

@@ -25,9 +25,6 @@ func DefinitionsOf(jobs []operator.DefinedJob, now time.Time) Definitions {
 
 // Screen returns the table of the jobs, and their problems.
 func (v Definitions) Screen(t Times) Screen {
-	if len(v.Definitions) == 0 {
-		return Screen{{Lines: []string{"no jobs are defined"}}}
-	}
 	table := Table{Columns: columns("~NAME", "~KIND", "STATE", "~SCHEDULE", "NEXT", "REVISION", "~BY", "+DEFINED", "+LAST END", "+DELETED", "+OK/FAIL/SKIP")}
 	var problems []Field
 	for i := range v.Definitions {
@@ -48,7 +45,7 @@ func (v Definitions) Screen(t Times) Screen {
 			problems = append(problems, Field{j.Name, j.Problem})
 		}
 	}
-	return Screen{{Table: table}, {Title: "PROBLEMS", Fields: problems}}.withoutEmpty()
+	return Screen{table.orLine("no jobs are defined"), {Title: "PROBLEMS", Fields: problems}}.withoutEmpty()
 }
 
 // withoutEmpty leaves out sections that have a title alone.
@@ -57,11 +54,8 @@ func (s Screen) withoutEmpty() Screen {
 }
 
 // Names returns the names of the jobs.
-func (v Definitions) Names() (names []string) {
-	for i := range v.Definitions {
-		names = append(names, v.Definitions[i].Name)
-	}
-	return names
+func (v Definitions) Names() []string {
+	return namesOf(v.Definitions, func(j *operator.DefinedJob) string { return j.Name })
 }
 
 // Items returns the jobs.
@@ -103,9 +97,6 @@ type Kinds struct {
 
 // Screen returns the table of the kinds, and their problems.
 func (v Kinds) Screen(Times) Screen {
-	if len(v.Kinds) == 0 {
-		return Screen{{Lines: []string{"no kinds: a process registers one, or rota run, by kinds: of its file"}}}
-	}
 	table := Table{Columns: columns("~NAME", "REVISION", "JOBS", "+MAX JOBS", "~INSTANCES", "~DESCRIPTION")}
 	var problems []Field
 	for i := range v.Kinds {
@@ -119,7 +110,7 @@ func (v Kinds) Screen(Times) Screen {
 			problems = append(problems, Field{k.Name, k.Problem})
 		}
 	}
-	return Screen{{Table: table}, {Title: "PROBLEMS", Fields: problems}}.withoutEmpty()
+	return Screen{table.orLine("no kinds: a process registers one, or rota run, by kinds: of its file"), {Title: "PROBLEMS", Fields: problems}}.withoutEmpty()
 }
 
 // describeOffers lists the instances that offer a kind, with their revisions if these differ.
@@ -137,11 +128,8 @@ func describeOffers(instances []operator.KindInstance) string {
 }
 
 // Names returns the names of the kinds.
-func (v Kinds) Names() (names []string) {
-	for i := range v.Kinds {
-		names = append(names, v.Kinds[i].Name)
-	}
-	return names
+func (v Kinds) Names() []string {
+	return namesOf(v.Kinds, func(k *operator.KindStatus) string { return k.Name })
 }
 
 // Items returns the kinds.

@@ -15,9 +15,6 @@ type Events struct {
 
 // Screen returns the table of the events.
 func (v Events) Screen(t Times) Screen {
-	if len(v.Events) == 0 {
-		return Screen{{Lines: []string{"nothing on record"}}}
-	}
 	table := Table{Columns: columns("WHEN", "KIND", "~ON", "~BY", "~WHAT", "~WHY")}
 	for i := range v.Events {
 		e := &v.Events[i]
@@ -30,7 +27,7 @@ func (v Events) Screen(t Times) Screen {
 		}
 		table.Rows = append(table.Rows, []string{t.At(e.At), string(e.Kind), on, orDash(e.By), e.What, orDash(e.Reason)})
 	}
-	return Screen{{Table: table}}
+	return Screen{table.orLine("nothing on record")}
 }
 
 // Names returns nothing: events have no names.

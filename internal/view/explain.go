@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -111,11 +112,11 @@ type Moves struct {
 
 // Screen returns a table of the moves, and the problems of jobs.
 func (v Moves) Screen(Times) Screen {
-	moves := Section{Table: Table{Columns: columns("~JOB", "~SHARDS", "COUNT", "FROM", "TO")}}
+	moves := Table{Columns: columns("~JOB", "~SHARDS", "COUNT", "FROM", "TO")}
 	var problems Section
 	for _, j := range v.Jobs {
 		for _, m := range j.Moves {
-			moves.Table.Rows = append(moves.Table.Rows, []string{j.Job, Ranges(m.Shards), fmt.Sprint(len(m.Shards)), orDash(m.From), orDash(m.To)})
+			moves.Rows = append(moves.Rows, []string{j.Job, Ranges(m.Shards), fmt.Sprint(len(m.Shards)), orDash(m.From), orDash(m.To)})
 		}
 		for _, text := range []string{j.Problem, j.Unknown} {
 			if text != "" {
@@ -123,18 +124,12 @@ func (v Moves) Screen(Times) Screen {
 			}
 		}
 	}
-	if len(moves.Table.Rows) == 0 {
-		moves = Section{Lines: []string{"no shard would move"}}
-	}
-	return Screen{moves, problems}
+	return Screen{moves.orLine("no shard would move"), problems}
 }
 
 // Names returns the jobs.
-func (v Moves) Names() (names []string) {
-	for _, j := range v.Jobs {
-		names = append(names, j.Job)
-	}
-	return names
+func (v Moves) Names() []string {
+	return namesOf(v.Jobs, func(j *operator.JobMoves) string { return j.Job })
 }
 
 // Items returns the jobs.
@@ -151,10 +146,7 @@ type Diagnosis struct {
 func (v Diagnosis) Screen(Times) Screen {
 	var s Screen
 	for _, f := range v.Findings {
-		of := f.Job
-		if of == "" {
-			of = string(f.Key)
-		}
+		of := cmp.Or(f.Job, string(f.Key))
 		s = append(s, Section{Fields: []Field{
 			{f.Severity.String(), strings.TrimSpace(string(f.Kind) + "  " + of)}, {"  what", f.What}, {"  do", f.Do},
 		}})
@@ -166,11 +158,8 @@ func (v Diagnosis) Screen(Times) Screen {
 }
 
 // Names returns the kinds of the findings.
-func (v Diagnosis) Names() (names []string) {
-	for _, f := range v.Findings {
-		names = append(names, string(f.Kind))
-	}
-	return names
+func (v Diagnosis) Names() []string {
+	return namesOf(v.Findings, func(f *operator.Finding) string { return string(f.Kind) })
 }
 
 // Items returns the findings.

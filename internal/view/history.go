@@ -96,11 +96,8 @@ func endOf(f *history.Fire) string {
 }
 
 // Names returns the instants of the fires.
-func (v Fires) Names() (names []string) {
-	for _, f := range v.Fires {
-		names = append(names, f.Fire.Format(time.RFC3339Nano))
-	}
-	return names
+func (v Fires) Names() []string {
+	return namesOf(v.Fires, func(f *history.Fire) string { return f.Fire.Format(time.RFC3339Nano) })
 }
 
 // Items returns the fires.
@@ -205,11 +202,8 @@ func describeItems(fetched, processed int64) string {
 }
 
 // Names returns the IDs of the runs.
-func (v HistoryRuns) Names() (names []string) {
-	for _, r := range v.Runs {
-		names = append(names, r.ID)
-	}
-	return names
+func (v HistoryRuns) Names() []string {
+	return namesOf(v.Runs, func(r *history.Run) string { return r.ID })
 }
 
 // Items returns the runs.

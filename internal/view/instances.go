@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -102,11 +103,7 @@ func (v Instances) Screen(t Times) Screen {
 			fmt.Sprint(i.PID), strings.TrimPrefix(i.Incarnation, i.Instance+"."), fmt.Sprint(i.Weight), orDash(describeLabels(i.Labels)),
 		})
 	}
-	s := Screen{{Table: table}}
-	if len(v.Instances) == 0 {
-		s = Screen{{Lines: []string{"no instances"}}}
-	}
-	s = append(s, noteSection(v.Note))
+	s := Screen{table.orLine("no instances"), noteSection(v.Note)}
 	if len(v.DisabledNames)+len(v.DisabledHosts) > 0 {
 		var lines []string
 		if len(v.DisabledNames) > 0 {
@@ -120,12 +117,7 @@ func (v Instances) Screen(t Times) Screen {
 	return append(s, unreadableSection(v.Unreadable))
 }
 
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
+func orDash(text string) string { return cmp.Or(text, "-") }
 
 // describeLabels lists labels by key, with those that rota itself sets last: they are long.
 func describeLabels(labels map[string]string) string {
@@ -141,11 +133,8 @@ func describeLabels(labels map[string]string) string {
 }
 
 // Names returns the names of the instances.
-func (v Instances) Names() (names []string) {
-	for _, i := range v.Instances {
-		names = append(names, i.Instance)
-	}
-	return names
+func (v Instances) Names() []string {
+	return namesOf(v.Instances, func(i *Instance) string { return i.Instance })
 }
 
 // Items returns the instances.

@@ -285,14 +285,11 @@ func DecisionsOf(jobs []operator.Status, now time.Time) Decisions {
 
 // Screen returns the table of the decisions.
 func (v Decisions) Screen(t Times) Screen {
-	if len(v.Decisions) == 0 {
-		return Screen{{Lines: []string{"no decisions"}}}
-	}
 	table := Table{Columns: columns("WHEN", "~JOB", "~BY", "TERM", "~DECISION", "+REPEATED")}
 	for _, d := range v.Decisions {
 		table.Rows = append(table.Rows, []string{t.At(d.At), d.Job, d.By, fmt.Sprint(d.Term), d.What, fmt.Sprint(d.Again)})
 	}
-	return Screen{{Table: table}}
+	return Screen{table.orLine("no decisions")}
 }
 
 // Names returns nothing: decisions have no names.

@@ -154,12 +154,7 @@ func describeExpired(j *operator.JobSummary) string {
 
 // Screen returns the table of the jobs.
 func (v Jobs) Screen(t Times) Screen {
-	s := Screen{{Table: v.table(t)}}
-	if len(v.Jobs) == 0 {
-		s = Screen{{Lines: []string{"no jobs"}}}
-	}
-	s = append(s, noteSection(v.Note))
-	return append(s, alertSection(v.Alerts), unreadableSection(v.Unreadable))
+	return Screen{v.table(t).orLine("no jobs"), noteSection(v.Note), alertSection(v.Alerts), unreadableSection(v.Unreadable)}
 }
 
 func (v Jobs) table(t Times) Table {
@@ -246,11 +241,8 @@ func (j *Job) describeShards() string {
 }
 
 // Names returns the names of the jobs.
-func (v Jobs) Names() (names []string) {
-	for i := range v.Jobs {
-		names = append(names, v.Jobs[i].Job)
-	}
-	return names
+func (v Jobs) Names() []string {
+	return namesOf(v.Jobs, func(j *Job) string { return j.Job })
 }
 
 // Items returns the jobs, for a form with a line for each.
@@ -261,6 +253,13 @@ func itemsOf[T any](list []T) (items []any) {
 		items = append(items, list[i])
 	}
 	return items
+}
+
+func namesOf[T any](list []T, name func(*T) string) (names []string) {
+	for i := range list {
+		names = append(names, name(&list[i]))
+	}
+	return names
 }
 
 // unreadableSection lists records that could not be decoded.

@@ -32,11 +32,8 @@ func (v Next) Screen(t Times) Screen {
 }
 
 // Names returns the instants.
-func (v Next) Names() (names []string) {
-	for _, at := range v.Fires {
-		names = append(names, at.Format(time.RFC3339Nano))
-	}
-	return names
+func (v Next) Names() []string {
+	return namesOf(v.Fires, func(at *time.Time) string { return at.Format(time.RFC3339Nano) })
 }
 
 // Items returns the instants.

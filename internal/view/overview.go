@@ -83,8 +83,8 @@ func (t *Tally) put(s *operator.JobSummary, now time.Time) {
 		t.jobs[s.Job] = j
 	}
 	t.running += s.Running - j.Running
-	subtract(&t.counts, j.Counts)
-	add(&t.counts, s.Counts)
+	add(&t.counts, j.Counts, -1)
+	add(&t.counts, s.Counts, 1)
 	j.JobSummary = *s
 	if delete(t.overdue, j); !s.Overdue.IsZero() {
 		t.overdue[j] = true
@@ -98,7 +98,7 @@ func (t *Tally) remove(name string) {
 		return
 	}
 	t.running -= j.Running
-	subtract(&t.counts, j.Counts)
+	add(&t.counts, j.Counts, -1)
 	t.move(j, -1)
 	delete(t.overdue, j)
 	delete(t.jobs, name)
@@ -128,24 +128,16 @@ func (t *Tally) move(j *tallied, gravity int) {
 	}
 }
 
-func add(c *operator.Counts, o operator.Counts) {
-	c.Claimed += o.Claimed
-	c.Succeeded += o.Succeeded
-	c.Failed += o.Failed
-	c.Skipped += o.Skipped
-	c.Lost += o.Lost
-	c.Unknown += o.Unknown
-	c.Retried += o.Retried
-}
-
-func subtract(c *operator.Counts, o operator.Counts) {
-	c.Claimed -= o.Claimed
-	c.Succeeded -= o.Succeeded
-	c.Failed -= o.Failed
-	c.Skipped -= o.Skipped
-	c.Lost -= o.Lost
-	c.Unknown -= o.Unknown
-	c.Retried -= o.Retried
+// add adds o to c so many times: -1 takes it away.
+func add(c *operator.Counts, o operator.Counts, times int64) {
+	n := uint64(times) // a sum of unsigned numbers wraps
+	c.Claimed += n * o.Claimed
+	c.Succeeded += n * o.Succeeded
+	c.Failed += n * o.Failed
+	c.Skipped += n * o.Skipped
+	c.Lost += n * o.Lost
+	c.Unknown += n * o.Unknown
+	c.Retried += n * o.Retried
 }
 
 // Screen returns totals, instances and jobs.

@@ -26,7 +26,7 @@ func overviewOfAll(st operator.GroupStatus, maxJobs int) Overview {
 			}
 			v.States[state]++
 			v.Running += st.Jobs[i].Running
-			add(&v.Counts, st.Jobs[i].Counts)
+			add(&v.Counts, st.Jobs[i].Counts, 1)
 			if len(v.Jobs) < maxJobs {
 				v.Jobs = append(v.Jobs, JobOf(&st.Jobs[i], st.At, LateAfter))
 			}

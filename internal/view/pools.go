@@ -17,9 +17,6 @@ type Pools struct {
 
 // Screen returns the table of the pools.
 func (v Pools) Screen(Times) Screen {
-	if len(v.Pools) == 0 {
-		return Screen{{Lines: []string{"no pools: rota set-pool gives one a size"}}}
-	}
 	table := Table{Columns: columns("~NAME", "SIZE", "TAKEN", "WAITING", "~INSTANCES")}
 	for i := range v.Pools {
 		p := &v.Pools[i]
@@ -29,7 +26,7 @@ func (v Pools) Screen(Times) Screen {
 		}
 		table.Rows = append(table.Rows, []string{p.Pool, size, fmt.Sprint(p.Taken), fmt.Sprint(p.Waiting), describeHolders(p.Instances)})
 	}
-	return Screen{{Table: table}}
+	return Screen{table.orLine("no pools: rota set-pool gives one a size")}
 }
 
 // describeHolders lists the slots of instances, and the demand of those that wait.
@@ -49,11 +46,8 @@ func describeHolders(instances []operator.PoolInstance) string {
 }
 
 // Names returns the names of the pools.
-func (v Pools) Names() (names []string) {
-	for i := range v.Pools {
-		names = append(names, v.Pools[i].Pool)
-	}
-	return names
+func (v Pools) Names() []string {
+	return namesOf(v.Pools, func(p *operator.PoolStatus) string { return p.Pool })
 }
 
 // Items returns the pools.

@@ -103,9 +103,6 @@ func shardNotes(st *operator.Status) map[int]string {
 
 // Screen returns a table with a row for each range of shards that are alike.
 func (v Shards) Screen(t Times) Screen {
-	if len(v.Shards) == 0 {
-		return Screen{{Lines: []string{"no shards"}}}
-	}
 	table := Table{Columns: columns("SHARDS", "~OWNER", "STATE", "CLAIMED TO", "TRY", "TRIGGER", "~NOTE")}
 	for i := 0; i < len(v.Shards); {
 		first := v.Shards[i]
@@ -128,7 +125,7 @@ func (v Shards) Screen(t Times) Screen {
 		})
 		i = j
 	}
-	return Screen{{Table: table}}
+	return Screen{table.orLine("no shards")}
 }
 
 // sameButNumber reports whether b is like a, and its number is higher by n.
@@ -141,11 +138,8 @@ func sameButNumber(a, b Shard, n int) bool {
 }
 
 // Names returns the numbers of the shards.
-func (v Shards) Names() (names []string) {
-	for _, s := range v.Shards {
-		names = append(names, fmt.Sprint(s.Shard))
-	}
-	return names
+func (v Shards) Names() []string {
+	return namesOf(v.Shards, func(s *Shard) string { return fmt.Sprint(s.Shard) })
 }
 
 // Items returns the shards.

@@ -54,6 +54,14 @@ func columns(names ...string) (out []Column) {
 	return out
 }
 
+// orLine returns a section of the table, or of a line if it has no rows.
+func (t Table) orLine(none string) Section {
+	if len(t.Rows) == 0 {
+		return Section{Lines: []string{none}}
+	}
+	return Section{Table: t}
+}
+
 // Times formats instants.
 type Times struct {
 	Now  time.Time
@@ -198,19 +206,16 @@ func describeRuns(r operator.Runs, t Times) string {
 }
 
 // fewShards returns "shard 7" or "shards 0-7", cut as few is.
-func fewShards(shards []int) string {
-	if len(shards) == 1 {
-		return "shard " + few(shards)
-	}
-	return "shards " + few(shards)
-}
+func fewShards(shards []int) string { return shardWord(shards) + few(shards) }
 
 // ShardsText returns "shard 7" or "shards 0-7".
-func ShardsText(shards []int) string {
+func ShardsText(shards []int) string { return shardWord(shards) + Ranges(shards) }
+
+func shardWord(shards []int) string {
 	if len(shards) == 1 {
-		return fmt.Sprintf("shard %d", shards[0])
+		return "shard "
 	}
-	return "shards " + Ranges(shards)
+	return "shards "
 }
 
 // describeLost returns how many runs are lost and, if there are such runs, how many may be.

@@ -167,9 +167,4 @@ func (b *batches) takePending() (registry.Batch, error) {
 }
 
 // wake makes next check for a batch. The lock is held.
-func (b *batches) wake() {
-	select {
-	case b.signal <- struct{}{}:
-	default: // a signal is pending
-	}
-}
+func (b *batches) wake() { Signal(b.signal) }

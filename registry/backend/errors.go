@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/rota-dev/rota/registry"
 )
@@ -21,12 +22,7 @@ var classes = []error{
 
 // IsClassified reports whether err wraps one of the registry's errors already.
 func IsClassified(err error) bool {
-	for _, class := range classes {
-		if errors.Is(err, class) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(classes, func(class error) bool { return errors.Is(err, class) })
 }
 
 // Unavailable returns the error of a read, watch or session call that failed by cause: cause

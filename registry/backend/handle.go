@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,15 +58,11 @@ type call struct {
 
 // NewHandle returns a Handle, which must be closed if any of its other methods was called.
 func NewHandle(c Config) *Handle {
-	if c.CallTimeout == 0 {
-		c.CallTimeout = DefaultCallTimeout
-	}
+	c.CallTimeout = cmp.Or(c.CallTimeout, DefaultCallTimeout)
 	if c.Limits == (registry.Limits{}) {
 		c.Limits = registry.PortableLimits
 	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	h := &Handle{
 		config: c, closed: make(chan struct{}), calls: make(map[*call]struct{}),
 		sessions: make(map[*Session]struct{}), watchers: make(map[*Watcher]struct{}),

@@ -20,6 +20,14 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// Signal sends to a channel with one slot. If a signal is pending there, the two merge.
+func Signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
 const (
 	minPause = 10 * time.Millisecond
 	maxPause = 250 * time.Millisecond // short, because sessions are suspended meanwhile and short ones are lost

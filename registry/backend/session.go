@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,15 +47,9 @@ type Grant struct {
 }
 
 func (g Grant) withDefaults() Grant {
-	if g.Interval == 0 {
-		g.Interval = g.TTL / 4
-	}
-	if g.Patience == 0 {
-		g.Patience = g.TTL / 20 * 17
-	}
-	if g.Span == 0 {
-		g.Span = g.TTL / 10 * 9
-	}
+	g.Interval = cmp.Or(g.Interval, g.TTL/4)
+	g.Patience = cmp.Or(g.Patience, g.TTL/20*17)
+	g.Span = cmp.Or(g.Span, g.TTL/10*9)
 	return g
 }
 
@@ -238,9 +233,7 @@ func (s *Session) run() {
 func (s *Session) logState(logged registry.SessionState) registry.SessionState {
 	s.mu.Lock()
 	state, cause := s.state, s.err
-	if cause == nil {
-		cause = s.renewErr
-	}
+	cause = cmp.Or(cause, s.renewErr)
 	s.mu.Unlock()
 	if state == logged {
 		return logged
@@ -367,12 +360,7 @@ func (s *Session) setState(state registry.SessionState) {
 }
 
 // signal makes run compute the next step again.
-func (s *Session) signal() {
-	select {
-	case s.wake <- struct{}{}:
-	default: // a signal is pending
-	}
-}
+func (s *Session) signal() { Signal(s.wake) }
 
 // endAfterLoss ends a session at the store that was lost by its own clock. Otherwise a renewal
 // that the network delayed could extend the session at the store, and no other client could

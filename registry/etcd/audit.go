@@ -61,10 +61,7 @@ func (s *source) auditOnce() {
 	if s.matchesStore() || !backend.Sleep(s.ctx, auditGrace) || s.matchesStore() {
 		return
 	}
-	select {
-	case s.relist <- struct{}{}:
-	default: // a restart is pending already
-	}
+	backend.Signal(s.relist)
 }
 
 // matchesStore reports whether s has received everything that is stored. A failed read counts

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -101,9 +102,7 @@ func (o Options) complete() (Options, error) {
 			}
 		}
 	}
-	if o.Namespace == "" {
-		o.Namespace = DefaultNamespace
-	}
+	o.Namespace = cmp.Or(o.Namespace, DefaultNamespace)
 	if err := checkNamespace(o.Namespace); err != nil {
 		faults = append(faults, err)
 	}
@@ -119,15 +118,9 @@ func (o Options) complete() (Options, error) {
 	if o.ReadOnly && o.CompactEvery > 0 {
 		fault("CompactEvery is set although ReadOnly is")
 	}
-	if o.CallTimeout == 0 {
-		o.CallTimeout = defaultCallTimeout
-	}
-	if o.AuditEvery == 0 {
-		o.AuditEvery = defaultAuditEvery
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.CallTimeout = cmp.Or(o.CallTimeout, defaultCallTimeout)
+	o.AuditEvery = cmp.Or(o.AuditEvery, defaultAuditEvery)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	o.Endpoints = slices.Clone(o.Endpoints)
 	if !o.InOrder {
 		rand.Shuffle(len(o.Endpoints), func(i, j int) {

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rota-dev/rota/registry/backend"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/stats"
 )
@@ -67,10 +68,7 @@ func (l *link) noteUnanswered(made time.Time, patience time.Duration) {
 	if time.Since(l.unansweredSince) < patience {
 		return
 	}
-	select {
-	case l.suspected <- struct{}{}:
-	default: // suspected already
-	}
+	backend.Signal(l.suspected)
 }
 
 // beginCall starts to observe a call: without an answer within patience the member is

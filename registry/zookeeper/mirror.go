@@ -153,10 +153,7 @@ func (m *mirror) mark(child registry.Key, deleted bool) {
 		m.marked[child] = deleted
 	}
 	m.mu.Unlock()
-	select {
-	case m.signal <- struct{}{}:
-	default:
-	}
+	backend.Signal(m.signal)
 }
 
 // setIdle makes the mirror idle or active and returns the number of its watches that became

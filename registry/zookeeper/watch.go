@@ -72,10 +72,7 @@ func (c *Client) addWatcher(dir registry.Key, w *watcher) {
 	}
 	w.feed = f
 	f.joining[w] = struct{}{}
-	select {
-	case f.signal <- struct{}{}:
-	default:
-	}
+	backend.Signal(f.signal)
 }
 
 // Next implements registry.Watcher.

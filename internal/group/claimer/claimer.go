@@ -13,6 +13,7 @@ import (
 	"github.com/rota-dev/rota/internal/group/eventlog"
 	"github.com/rota-dev/rota/internal/group/feed"
 	"github.com/rota-dev/rota/internal/group/skew"
+	"github.com/rota-dev/rota/internal/parallel"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -158,12 +159,7 @@ type JobState struct {
 }
 
 // wake makes the loop check for input. It does not block.
-func (c *Claimer) wake() {
-	select {
-	case c.Nudge <- struct{}{}:
-	default:
-	}
-}
+func (c *Claimer) wake() { parallel.Signal(c.Nudge) }
 
 // Run claims and records until ctx ends. An error means that this incarnation is over: its
 // session is lost, or another writer changed its records.

@@ -27,10 +27,7 @@ func (e *Entry) IsGone() bool { return e.Created == "" && e.DeleteAt != 0 }
 
 // NewEntry decodes and checks a record.
 func NewEntry(e registry.Entry) (Entry, error) {
-	d, err := record.DecodeDefined(e.Value)
-	if err == nil {
-		err = record.CheckJobOf(e.Key, d.Job)
-	}
+	d, err := record.DecodeOf(e, record.DecodeDefined)
 	if err != nil {
 		return Entry{}, err
 	}

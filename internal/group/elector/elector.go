@@ -13,6 +13,7 @@ import (
 	"github.com/rota-dev/rota/internal/group/feed"
 	"github.com/rota-dev/rota/internal/group/skew"
 	"github.com/rota-dev/rota/internal/mutex"
+	"github.com/rota-dev/rota/internal/parallel"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -70,12 +71,7 @@ func (e *Elector) setLeading(leading bool) {
 }
 
 // WakeUp requests a pass of the elector's loop. It does not block.
-func (e *Elector) WakeUp() {
-	select {
-	case e.nudge <- struct{}{}:
-	default:
-	}
-}
+func (e *Elector) WakeUp() { parallel.Signal(e.nudge) }
 
 // RunElections takes part in elections until ctx ends.
 func (e *Elector) RunElections(ctx context.Context) error {

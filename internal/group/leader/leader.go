@@ -15,6 +15,7 @@ import (
 	"github.com/rota-dev/rota/internal/group/feed"
 	"github.com/rota-dev/rota/internal/group/planning"
 	"github.com/rota-dev/rota/internal/group/skew"
+	"github.com/rota-dev/rota/internal/parallel"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -132,12 +133,7 @@ func followDirectory[T any](ctx context.Context, wg *sync.WaitGroup, l *Leader, 
 }
 
 // wakeUp requests a round. It does not block.
-func (l *Leader) wakeUp() {
-	select {
-	case l.Nudge <- struct{}{}:
-	default:
-	}
-}
+func (l *Leader) wakeUp() { parallel.Signal(l.Nudge) }
 
 // runRounds runs rounds until the term is over. Between rounds it waits for a change of the view or
 // for the next thing that is due by time.

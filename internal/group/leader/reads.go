@@ -93,10 +93,7 @@ func (l *Leader) readParts(ctx context.Context, parts map[string][]string) error
 
 // decodeClaims decodes a claims record into out. It reports false, and logs why, if it cannot be read.
 func (l *Leader) decodeClaims(e registry.Entry, out *planning.ClaimsRecord) bool {
-	claims, err := record.DecodeClaims(e.Value)
-	if err == nil {
-		err = record.CheckJobOf(e.Key, claims.Job)
-	}
+	claims, err := record.DecodeOf(e, record.DecodeClaims)
 	if err != nil {
 		l.logs.LogUnreadable(e, err)
 		return false

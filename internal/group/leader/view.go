@@ -19,10 +19,7 @@ type controls struct {
 
 func decodeControls(e registry.Entry) (controls, error) {
 	if e.Key.Name() != record.GroupSegment {
-		c, err := record.DecodeControl(e.Value)
-		if err == nil {
-			err = record.CheckJobOf(e.Key, c.Job)
-		}
+		c, err := record.DecodeOf(e, record.DecodeControl)
 		return controls{job: c}, err
 	}
 	c, err := record.DecodeGroupControl(e.Value)

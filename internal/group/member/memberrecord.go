@@ -10,6 +10,7 @@ import (
 
 	"github.com/rota-dev/rota/internal/group/batch"
 	"github.com/rota-dev/rota/internal/group/claimer"
+	"github.com/rota-dev/rota/internal/parallel"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
 )
@@ -210,12 +211,7 @@ func (m *Member) setPublished(in *Incarnation, published PublishedState) {
 }
 
 // requestPublish wakes maintainRecord. It does not block.
-func (in *Incarnation) requestPublish() {
-	select {
-	case in.publishNudge <- struct{}{}:
-	default:
-	}
-}
+func (in *Incarnation) requestPublish() { parallel.Signal(in.publishNudge) }
 
 // requestRecordCheck has maintainRecord check the records of the incarnation.
 func (m *Member) requestRecordCheck(in *Incarnation) {

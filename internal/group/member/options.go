@@ -1,6 +1,7 @@
 package member
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -68,9 +69,7 @@ var ErrNilRegistry = errors.New("registry is nil")
 
 // New returns a member of a group. It sends nothing to the store before Run.
 func New(reg registry.Registry, o Options) (*Member, error) {
-	if o.Group == "" {
-		o.Group = DefaultGroup
-	}
+	o.Group = cmp.Or(o.Group, DefaultGroup)
 	if err := o.validate(reg); err != nil {
 		return nil, err
 	}
@@ -78,9 +77,7 @@ func New(reg registry.Registry, o Options) (*Member, error) {
 		o.Instance = generateName()
 	}
 	o.Logger, o.Clock = contain.Logger(o.Logger), contain.Clock(o.Clock)
-	if o.MaxClockSkew == 0 {
-		o.MaxClockSkew = claiming.DefaultSkew
-	}
+	o.MaxClockSkew = cmp.Or(o.MaxClockSkew, claiming.DefaultSkew)
 	keys, err := record.NewKeys(o.Namespace, o.Group)
 	if err != nil {
 		return nil, err
@@ -116,10 +113,7 @@ func readHostName() string {
 // generateName returns a name made of the host's name and a random part, so that two processes
 // on one host never clash.
 func generateName() string {
-	host := readHostName()
-	if host == "" {
-		host = "instance"
-	}
+	host := cmp.Or(readHostName(), "instance")
 	clean := strings.Map(func(r rune) rune {
 		if r == '-' || r == '.' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
 			return r

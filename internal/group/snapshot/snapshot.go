@@ -176,10 +176,7 @@ func (s *Snapshot) decodeOfJob(e registry.Entry) error {
 		}
 		s.Jobs[segment] = planning.JobRecord{Rev: e.Modified, Def: text, Job: job}
 	case s.at.controls:
-		c, err := record.DecodeControl(e.Value)
-		if err == nil {
-			err = record.CheckJobOf(e.Key, c.Job)
-		}
+		c, err := record.DecodeOf(e, record.DecodeControl)
 		if err != nil {
 			return err
 		}
@@ -192,10 +189,7 @@ func (s *Snapshot) decodeOfJob(e registry.Entry) error {
 		s.Plans[segment] = planning.PlanRecord{Rev: e.Modified, Plan: p}
 		s.countPlan(p, 1)
 	default: // claims
-		c, err := record.DecodeClaims(e.Value)
-		if err == nil {
-			err = record.CheckJobOf(e.Key, c.Job)
-		}
+		c, err := record.DecodeOf(e, record.DecodeClaims)
 		if err != nil {
 			return err
 		}

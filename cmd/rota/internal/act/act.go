@@ -2,6 +2,7 @@
 package act
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,10 +64,8 @@ func (c *commands) operate(ctx context.Context, f func(ctx context.Context, op *
 
 // nameCaller returns who acts.
 func (c *commands) nameCaller() string {
-	for _, name := range []string{c.by, c.s.Getenv("ROTA_BY")} {
-		if name != "" {
-			return name
-		}
+	if name := cmp.Or(c.by, c.s.Getenv("ROTA_BY")); name != "" {
+		return name
 	}
 	if u, err := user.Current(); err == nil {
 		return u.Username
@@ -110,6 +109,14 @@ func (c *commands) do(cmd *cobra.Command, v acts.Verb, r acts.Request) error {
 		_, err := c.doIn(ctx, cmd, op, v, r)
 		return err
 	})
+}
+
+// doConfirmed asks before it does an act.
+func (c *commands) doConfirmed(cmd *cobra.Command, v acts.Verb, r acts.Request) error {
+	if err := c.s.Confirm(cmd, v.Confirm(r)); err != nil {
+		return err
+	}
+	return c.do(cmd, v, r)
 }
 
 func (c *commands) doIn(ctx context.Context, cmd *cobra.Command, op *operator.Operator, v acts.Verb, r acts.Request) (view.Done, error) {

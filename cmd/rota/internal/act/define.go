@@ -275,9 +275,7 @@ func deleteJobs(ctx context.Context, op *operator.Operator, jobs []string, cance
 	if cancelRuns {
 		options = append(options, operator.CancelRuns())
 	}
-	jobs = slices.Clone(jobs)
-	slices.Sort(jobs)
-	jobs = slices.Compact(jobs)
+	jobs = slices.Compact(slices.Sorted(slices.Values(jobs)))
 	errs := make([]error, len(jobs))
 	indexes := make([]int, len(jobs))
 	for i := range jobs {

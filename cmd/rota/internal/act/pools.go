@@ -39,11 +39,7 @@ func (c *commands) deletePool() *cobra.Command {
 pool wait until it has a size again: take the pool out of them first.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			v, r := verb("delete-pool", acts.OnGroup), acts.Request{Pool: args[0]}
-			if err := c.s.Confirm(cmd, v.Confirm(r)); err != nil {
-				return err
-			}
-			return c.do(cmd, v, r)
+			return c.doConfirmed(cmd, verb("delete-pool", acts.OnGroup), acts.Request{Pool: args[0]})
 		},
 		ValidArgsFunction: complete.Of(),
 	}, flags...)

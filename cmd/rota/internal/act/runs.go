@@ -32,11 +32,7 @@ context goes on, and a run whose handler returns no error has succeeded. It exit
 progress or pending.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			v, r := verb("cancel", acts.OnJob), acts.Request{Job: args[0], Shards: shards}
-			if err := c.s.Confirm(cmd, v.Confirm(r)); err != nil {
-				return err
-			}
-			return c.do(cmd, v, r)
+			return c.doConfirmed(cmd, verb("cancel", acts.OnJob), acts.Request{Job: args[0], Shards: shards})
 		},
 		ValidArgsFunction: complete.Jobs(c.s, 1),
 	}

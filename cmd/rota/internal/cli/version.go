@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -34,9 +35,7 @@ func versionCommand() *cobra.Command {
 // if files differed from it.
 func describeVersion(info *debug.BuildInfo, commit string) string {
 	version, modified := info.Main.Version, ""
-	if version == "" {
-		version = "(devel)"
-	}
+	version = cmp.Or(version, "(devel)")
 	for _, setting := range info.Settings {
 		switch {
 		case setting.Key == "vcs.revision" && commit == "":
@@ -45,8 +44,6 @@ func describeVersion(info *debug.BuildInfo, commit string) string {
 			modified = ", modified"
 		}
 	}
-	if commit == "" {
-		commit = "unknown"
-	}
+	commit = cmp.Or(commit, "unknown")
 	return fmt.Sprintf("rota %s, commit %s%s, %s, %s/%s", version, commit, modified, info.GoVersion, runtime.GOOS, runtime.GOARCH)
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -46,9 +47,7 @@ func newFleets(s *settings.Settings, contexts []string, acts bool, log *slog.Log
 	seen := map[string]bool{}
 	for _, each := range all {
 		f := &fleet{name: each.Context, settings: each, problem: "The console has not reached its store yet."}
-		if f.name == "" {
-			f.name = unnamed
-		}
+		f.name = cmp.Or(f.name, unnamed)
 		switch {
 		case !validName.MatchString(f.name):
 			return nil, exit.Usagef("the context %q cannot be a part of a URL: name it with letters, digits and ._~-", f.name)

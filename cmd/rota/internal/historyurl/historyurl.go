@@ -3,6 +3,7 @@
 package historyurl
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"database/sql"
@@ -140,9 +141,7 @@ func tlsForHost(config *tls.Config, host string) *tls.Config {
 		return nil
 	}
 	config = config.Clone()
-	if config.ServerName == "" {
-		config.ServerName = host
-	}
+	config.ServerName = cmp.Or(config.ServerName, host)
 	return config
 }
 
@@ -152,10 +151,7 @@ func mysqlConfig(text string, o Options) (*mysql.Config, error) {
 	if err != nil || u.Hostname() == "" || len(u.Path) < 2 {
 		return nil, fmt.Errorf("history %s: not mysql://USER:PASSWORD@HOST[:PORT]/DATABASE", Redact(text))
 	}
-	port := u.Port()
-	if port == "" {
-		port = "3306"
-	}
+	port := cmp.Or(u.Port(), "3306")
 	dsn := mysql.NewConfig()
 	dsn.Net, dsn.Addr, dsn.DBName = "tcp", net.JoinHostPort(u.Hostname(), port), u.Path[1:]
 	separator := "?"

@@ -1,8 +1,10 @@
 package importing
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -147,12 +149,8 @@ func parseCrontab(text string, o *crontabOptions) (lines []crontabLine, errs []*
 }
 
 func withVariable(variables map[string]string, name, value string) map[string]string {
-	next := map[string]string{name: value}
-	for k, v := range variables {
-		if k != name {
-			next[k] = v
-		}
-	}
+	next := maps.Clone(variables)
+	next[name] = value
 	return next
 }
 
@@ -270,12 +268,7 @@ func noteVariables(text string) (notes []string) {
 }
 
 func usesDefaultZone(lines []crontabLine) bool {
-	for _, l := range lines {
-		if l.variables["CRON_TZ"] == "" && l.times != "@reboot" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(lines, func(l crontabLine) bool { return l.variables["CRON_TZ"] == "" && l.times != "@reboot" })
 }
 
 // convertLine returns the job of an entry, without its name.
@@ -315,10 +308,7 @@ func convertTimes(j *job, l crontabLine) error {
 		}
 		j.schedule.text = text
 	}
-	zone := j.schedule.timezone
-	if zone == "" {
-		zone = "UTC"
-	}
+	zone := cmp.Or(j.schedule.timezone, "UTC")
 	if _, err := schedule.Cron(j.schedule.text).In(zone).Next(time.Unix(0, 0), 1); err != nil {
 		j.schedule.dropped = true
 		j.note(fmt.Sprintf("Rota refuses the schedule, and it has not been written: %v.", err))

@@ -1,6 +1,7 @@
 package importing
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -37,11 +38,7 @@ func deriveName(command string) string {
 			break
 		}
 	}
-	name = sanitizeName(name)
-	if name == "" {
-		return "job"
-	}
-	return name
+	return cmp.Or(sanitizeName(name), "job")
 }
 
 // isPreparation reports whether a command only prepares for the one that does the work.

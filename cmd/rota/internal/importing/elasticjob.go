@@ -1,6 +1,7 @@
 package importing
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -111,10 +112,7 @@ func (e *elasticJob) convertSchedule() {
 		}
 	}
 	if !s.dropped {
-		in := s.timezone
-		if in == "" {
-			in = "UTC"
-		}
+		in := cmp.Or(s.timezone, "UTC")
 		if _, err := schedule.Quartz(text).In(in).Next(time.Unix(0, 0), 1); err != nil {
 			s.dropped = true
 			e.note("Rota refuses the schedule, and it has not been written: %v.", err)
@@ -333,9 +331,7 @@ func (e *elasticJob) convertHTTP() error {
 	if r.url == "" {
 		return errors.New("http.uri is missing")
 	}
-	if r.method == "" {
-		r.method = "GET"
-	}
+	r.method = cmp.Or(r.method, "GET")
 	if slices.Contains([]string{"POST", "PUT", "DELETE"}, r.method) { // others had no body
 		r.body = escapeTemplate(e.config.text("http.data"))
 	}
@@ -414,29 +410,18 @@ var knownFields = []string{
 // noteUnknown adds a note for settings that no other method converts. It leaves out their values,
 // which may be secrets.
 func (e *elasticJob) noteUnknown() {
-	var unknown []string
-	for _, name := range slices.Sorted(maps.Keys(e.config.fields)) {
-		if e.config.fields[name] != "" && !slices.Contains(knownFields, name) {
-			unknown = append(unknown, name)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(e.config.lists)) {
-		if !slices.Contains(knownFields, name) {
-			unknown = append(unknown, name)
-		}
-	}
-	if len(unknown) > 0 {
+	set := maps.Clone(e.config.fields)
+	maps.DeleteFunc(set, func(_, value string) bool { return value == "" })
+	if unknown := slices.Concat(unknownNames(set), unknownNames(e.config.lists)); len(unknown) > 0 {
 		e.note("%s: not known to this import, and left out.", strings.Join(unknown, ", "))
 	}
-	var props []string
-	for _, name := range slices.Sorted(maps.Keys(e.config.props)) {
-		if !slices.Contains(knownFields, name) {
-			props = append(props, name)
-		}
-	}
-	if len(props) > 0 {
+	if props := unknownNames(e.config.props); len(props) > 0 {
 		e.note("props %s: no equal, because a handler is configured in its code. The values are not shown here.", strings.Join(props, ", "))
 	}
+}
+
+func unknownNames[V any](settings map[string]V) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(settings)), func(name string) bool { return slices.Contains(knownFields, name) })
 }
 
 // shardList returns shards in order, such as 0, 3, 4.

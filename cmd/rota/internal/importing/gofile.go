@@ -1,6 +1,7 @@
 package importing
 
 import (
+	"cmp"
 	"fmt"
 	"go/ast"
 	"go/format"
@@ -195,10 +196,7 @@ func (w *goWriter) schedule(s importedSchedule) {
 	if s.dialect == quartzDialect {
 		constructor = "Quartz"
 	}
-	zone := s.timezone
-	if zone == "" {
-		zone = w.timezone
-	}
+	zone := cmp.Or(s.timezone, w.timezone)
 	text := fmt.Sprintf("schedule.%s(%s)", constructor, goString(s.text))
 	if zone != "" {
 		text += fmt.Sprintf(".In(%s)", goString(zone))

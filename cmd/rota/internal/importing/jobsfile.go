@@ -26,9 +26,7 @@ func writeJobsFile(d document) string {
 	}
 	w.line("version: 1")
 	w.line("revision: 1")
-	if d.namespace != "" {
-		w.line("namespace: " + scalar(d.namespace))
-	}
+	w.optional("", "namespace", d.namespace)
 	d.jobs = slices.Clone(d.jobs)
 	w.defaults(d.timezone, shareVariables(d.jobs))
 	w.line("jobs:")
@@ -66,6 +64,13 @@ type yamlWriter struct{ strings.Builder }
 
 func (w *yamlWriter) line(text string) { w.WriteString(text + "\n") }
 
+// optional writes a key, unless its text is empty.
+func (w *yamlWriter) optional(indent, key, text string) {
+	if text != "" {
+		w.line(indent + key + ": " + scalar(text))
+	}
+}
+
 func (w *yamlWriter) comment(indent, text string) {
 	w.WriteString(wrapComment(indent+"# ", indent+"# ", text))
 }
@@ -82,9 +87,7 @@ func (w *yamlWriter) defaults(timezone string, variables map[string]string) {
 		return
 	}
 	w.line("defaults:")
-	if timezone != "" {
-		w.line("  timezone: " + scalar(timezone))
-	}
+	w.optional("  ", "timezone", timezone)
 	w.texts("  ", "env", variables)
 }
 
@@ -110,17 +113,11 @@ func (w *yamlWriter) texts(indent, key string, m map[string]string) {
 func (w *yamlWriter) job(j *job) {
 	w.line("  " + scalar(j.name) + ":")
 	w.notes(fieldIndent, j.notes)
-	if j.description != "" {
-		w.field("description", scalar(j.description))
-	}
+	w.optional(fieldIndent, "description", j.description)
 	w.schedule(j.schedule)
 	w.shards(j)
-	if j.param != "" {
-		w.field("param", scalar(j.param))
-	}
-	if j.strategy != "" {
-		w.field("strategy", scalar(j.strategy))
-	}
+	w.optional(fieldIndent, "param", j.param)
+	w.optional(fieldIndent, "strategy", j.strategy)
 	if j.maxRunning > 0 {
 		w.field("max_running", strconv.Itoa(j.maxRunning))
 	}
@@ -154,9 +151,7 @@ func (w *yamlWriter) schedule(s importedSchedule) {
 		return
 	}
 	w.field(key, scalar(s.text))
-	if s.timezone != "" {
-		w.field("timezone", scalar(s.timezone))
-	}
+	w.optional(fieldIndent, "timezone", s.timezone)
 	if s.spread > 0 {
 		w.field("spread", scheduletext.Duration(s.spread))
 	}
@@ -175,13 +170,9 @@ func (w *yamlWriter) shards(j *job) {
 }
 
 func (w *yamlWriter) work(j *job) {
-	if j.work.dir != "" {
-		w.field("dir", scalar(j.work.dir))
-	}
+	w.optional(fieldIndent, "dir", j.work.dir)
 	w.texts(fieldIndent, "env", j.work.env)
-	if j.work.interpreter != "" {
-		w.field("interpreter", scalar(j.work.interpreter))
-	}
+	w.optional(fieldIndent, "interpreter", j.work.interpreter)
 	switch {
 	case j.work.request != nil:
 		w.request(j.work.request)
@@ -205,14 +196,10 @@ func (w *yamlWriter) work(j *job) {
 
 func (w *yamlWriter) request(r *request) {
 	w.line(fieldIndent + "http:")
-	if r.method != "" {
-		w.line(innerIndent + "method: " + scalar(r.method))
-	}
+	w.optional(innerIndent, "method", r.method)
 	w.line(innerIndent + "url: " + scalar(r.url))
 	w.texts(innerIndent, "header", r.header)
-	if r.body != "" {
-		w.line(innerIndent + "body: " + scalar(r.body))
-	}
+	w.optional(innerIndent, "body", r.body)
 	if r.timeout > 0 {
 		w.line(innerIndent + "timeout: " + scheduletext.Duration(r.timeout))
 	}

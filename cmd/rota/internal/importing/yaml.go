@@ -61,12 +61,7 @@ func block(s, indent string) (string, bool) {
 }
 
 func isPrintable(s string) bool {
-	for _, r := range s {
-		if !unicode.IsPrint(r) || r == utf8.RuneError {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError })
 }
 
 // commentWidth is the length of a line of a comment, in bytes, with its indentation.

@@ -1,6 +1,7 @@
 package importing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,10 +37,7 @@ func parseElasticJobAddress(text string) (a elasticJobAddress, err error) {
 	}
 	for host := range strings.SplitSeq(hosts, ",") {
 		u := url.URL{Host: host}
-		port := u.Port()
-		if port == "" {
-			port = defaultPort
-		}
+		port := cmp.Or(u.Port(), defaultPort)
 		if u.Hostname() == "" {
 			return a, exit.Usagef("%q has a host without a name", text)
 		}

@@ -2,6 +2,7 @@ package settings
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -120,9 +121,7 @@ func (s *Settings) addCredentials(o *registryurl.Options) error {
 		c.PasswordEnv = "ROTA_PASSWORD"
 	}
 	if s.usesContextRegistry() {
-		if c.User == "" {
-			c.User = s.inUse.User
-		}
+		c.User = cmp.Or(c.User, s.inUse.User)
 		if c.PasswordEnv == "" && c.PasswordFile == "" {
 			c.PasswordEnv, c.PasswordFile = s.inUse.PasswordEnv, s.inUse.PasswordFile
 		}

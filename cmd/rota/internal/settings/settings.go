@@ -226,13 +226,7 @@ func checkHistoryFlag(url string) error {
 
 // chooseContext sets the context in use.
 func (s *Settings) chooseContext() error {
-	if s.Context == "" {
-		s.Context = s.Getenv("ROTA_CONTEXT")
-	}
-	if s.Context == "" {
-		s.Context = s.file.Current
-	}
-	if s.Context == "" {
+	if s.Context = cmp.Or(s.Context, s.Getenv("ROTA_CONTEXT"), s.file.Current); s.Context == "" {
 		return nil
 	}
 	entry, ok := s.file.Contexts[s.Context]
