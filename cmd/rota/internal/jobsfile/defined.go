@@ -88,7 +88,7 @@ func (s *jobSpec) policies() map[string]any {
 	all := map[string]any{}
 	for key, value := range map[string]any{
 		"timeout": s.Timeout, "on_crash": s.OnCrash, "misfire": s.Misfire, "overlap": s.Overlap, "catchup_window": s.CatchupWindow,
-		"max_attempts": s.MaxAttempts, "run_on": s.RunOn, "strategy": s.Strategy, "tracking": s.Tracking,
+		"max_attempts": s.MaxAttempts, "run_on": s.RunOn, "strategy": s.Strategy, "tracking": s.Tracking, "pool": s.Pool,
 	} {
 		if _, has := s.given[key]; has {
 			all[s.fieldOf(key)] = value

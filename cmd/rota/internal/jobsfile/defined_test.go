@@ -1,7 +1,9 @@
 package jobsfile
 
 import (
+	"maps"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -25,7 +27,7 @@ func TestLoad_FillsEachFieldOfADefinedJob(t *testing.T) {
 		Shards:   2, ShardParams: map[int]string{0: "a", 1: "b"}, Param: "acme", StartPaused: true, DeleteAfter: -1,
 		Policies: map[string]any{
 			"timeout": 10 * time.Minute, "on_crash": executor.CountAsFailed, "max_attempts": 5, "on_misfire": executor.RunAll(5),
-			"on_overlap": executor.CancelRunning, "catchup_window": 6 * time.Hour, "run_on": map[string]string{"zone": "a"}, "strategy": "rotate", "tracking": nil,
+			"on_overlap": executor.CancelRunning, "catchup_window": 6 * time.Hour, "run_on": map[string]string{"zone": "a"}, "strategy": "rotate", "tracking": nil, "pool": "db",
 			"retry": map[string]any{"max": -1, "initial": 10 * time.Second, "max_interval": 2 * time.Minute, "factor": 3.0, "jitter": 0.0},
 		},
 	}, report.Definition)
@@ -37,6 +39,20 @@ func TestLoad_FillsEachFieldOfADefinedJob(t *testing.T) {
 		Name: "acme/reminder", Kind: "mail", Schedule: schedule.At(time.Date(2030, 1, 2, 9, 0, 0, 0, time.UTC)), DeleteAfter: 2 * time.Hour,
 		Policies: map[string]any{"timeout": time.Hour, "on_overlap": nil},
 	}, f.Defined[1].Definition)
+}
+
+// A key that a job with a kind may have is not dropped.
+func TestLoad_KeepsEachPolicyOfADefinedJob(t *testing.T) {
+	report := loadGood(t, "defined.yaml", testHost()).Defined[0]
+	others := slices.Concat(scheduleKeys, jobWorkKeys, slices.Collect(maps.Keys(notOfDefined)), []string{
+		"kind_revision", "description", "timezone", "from", "until", "spread", "shards", "param", "start_paused", "delete_after",
+	})
+	for _, f := range jobFields() {
+		ofOtherWork := len(f.with) > 0 && !slices.Contains(f.with, "schedule") && !slices.Contains(f.with, "kind")
+		if !ofOtherWork && !slices.Contains(others, f.name) {
+			assert.Contains(t, report.Policies, (&jobSpec{}).fieldOf(f.name), "the key %s", f.name)
+		}
+	}
 }
 
 func TestDefined_ProblemIsAtTheKeyOfTheField(t *testing.T) {
@@ -52,10 +68,10 @@ func TestDefined_ProblemIsAtTheKeyOfTheField(t *testing.T) {
 		{&report, "shard_params", Problem{17, 13, "jobs.acme/report.shards", "rule"}},
 		{&report, "on_misfire", Problem{22, 14, "jobs.acme/report.misfire", "rule"}},
 		{&report, "timeout", Problem{3, 12, "defaults.timeout", "with job acme/report: rule"}},
-		{&reminder, "schedule", Problem{32, 9, "jobs.acme/reminder.at", "rule"}},
-		{&reminder, "name", Problem{30, 3, "jobs.acme/reminder", "rule"}},
-		{&reminder, "", Problem{30, 3, "jobs.acme/reminder", "rule"}},
-		{&reminder, "retry", Problem{30, 3, "jobs.acme/reminder", "retry: rule"}},
+		{&reminder, "schedule", Problem{33, 9, "jobs.acme/reminder.at", "rule"}},
+		{&reminder, "name", Problem{31, 3, "jobs.acme/reminder", "rule"}},
+		{&reminder, "", Problem{31, 3, "jobs.acme/reminder", "rule"}},
+		{&reminder, "retry", Problem{31, 3, "jobs.acme/reminder", "retry: rule"}},
 	} {
 		assert.Equal(t, c.want, c.of.Problem(c.field, "rule"), c.field)
 	}
