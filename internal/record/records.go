@@ -270,7 +270,7 @@ type Job struct {
 	MaxAttempts int    `json:"max_attempts,omitempty"`
 	Tracking    string `json:"tracking,omitempty"` // TrackRuns or TrackClaims; empty is TrackRuns
 	StartPaused bool   `json:"start_paused,omitempty"`
-	OnOverlap   string `json:"on_overlap,omitempty"` // OverlapSkip or OverlapCancel; empty: fires wait for the run
+	OnOverlap   string `json:"on_overlap,omitempty"` // a value below; empty: fires wait for the run
 
 	// Of a defined job. A registered one has none of them.
 	Kind         string `json:"kind,omitempty"`
@@ -310,6 +310,12 @@ func ParamsOf(def json.RawMessage) (param string, ofShards map[int]string) {
 func (j Job) MayRerun(r Ref) bool {
 	return j.OnCrash != CrashFail && (j.Always || r.CrashAttempts() <= cmp.Or(j.MaxAttempts, DefaultMaxAttempts))
 }
+
+// SkipsOverlapping reports whether the fires that come due during a run are skipped.
+func (j Job) SkipsOverlapping() bool { return j.OnOverlap == OverlapSkip }
+
+// CancelsOverlapped reports whether a fire that comes due during a run ends it.
+func (j Job) CancelsOverlapped() bool { return j.OnOverlap == OverlapCancel }
 
 // OnTrigger is the text of a schedule without fires.
 const OnTrigger = "on trigger"
@@ -373,7 +379,7 @@ func ParseJob(def json.RawMessage) (Job, error) {
 	if j.Tracking != "" && j.Tracking != TrackRuns && j.Tracking != TrackClaims {
 		return Job{}, fmt.Errorf("tracking is %q, neither %q nor %q", j.Tracking, TrackRuns, TrackClaims)
 	}
-	if j.OnOverlap != "" && j.OnOverlap != OverlapSkip && j.OnOverlap != OverlapCancel {
+	if j.OnOverlap != "" && !j.SkipsOverlapping() && !j.CancelsOverlapped() {
 		return Job{}, fmt.Errorf("on_overlap is %q, neither %q nor %q", j.OnOverlap, OverlapSkip, OverlapCancel)
 	}
 	if j.Pool != "" {

@@ -156,7 +156,7 @@ func (in *Input) awaitRunning(out *Decision) {
 		}
 		of := mine.Intersect(shardset.Range(0, e.Job().Shards))
 		in.awaitFires(out, of, e, prog)
-		if e.Job().OnOverlap == record.OverlapCancel {
+		if e.Job().CancelsOverlapped() {
 			in.cancelOverlapped(out, of, e, prog)
 		}
 	}

@@ -71,7 +71,7 @@ func (in *Input) cancelOverlapped(out *Decision, shards shardset.Set, e *record.
 // A pending attempt at the same fire goes first, and the shard's fires wait for it: a watermark beyond
 // its fire would mean that it was claimed.
 func (in *Input) skipOverlapped(out *Decision, watermarks record.Watermarks, free shardset.Set) record.Watermarks {
-	if !slices.ContainsFunc(in.Plan.Epochs, func(e record.Epoch) bool { return e.Job().OnOverlap == record.OverlapSkip }) {
+	if !slices.ContainsFunc(in.Plan.Epochs, func(e record.Epoch) bool { return e.Job().SkipsOverlapping() }) {
 		return watermarks
 	}
 	ended, began := in.endedAt(), in.beganAt()
@@ -130,7 +130,7 @@ func (in *Input) skipOverlappedOfEpoch(out *Decision, watermarks record.Watermar
 			continue
 		}
 		older, _ := due.InEpoch(e, prog, group.Watermark, since, true)
-		if e.Job().OnOverlap != record.OverlapSkip || older.Skipped > 0 {
+		if !e.Job().SkipsOverlapping() || older.Skipped > 0 {
 			shards = shards.Minus(group.Shards)
 			continue
 		}

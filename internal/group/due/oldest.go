@@ -91,7 +91,7 @@ func OldestUnclaimed(p *record.Plan, programs map[int]Program, done Progress, sh
 		switch {
 		case CountsEnds(prog):
 			of = free
-		case e.Job().OnOverlap == record.OverlapSkip:
+		case e.Job().SkipsOverlapping():
 			of = shards.Minus(done.OnTime)
 		}
 		for _, group := range done.Watermarks.Split(of.Intersect(shardset.Range(0, e.Job().Shards))) {

@@ -70,7 +70,7 @@ func isLastBefore(f *record.Failure, p *record.Plan, programs map[int]Program, m
 	if f.Trigger > 0 {
 		last = f.At
 	}
-	if e.Job().OnOverlap == record.OverlapSkip {
+	if e.Job().SkipsOverlapping() {
 		last = max(last, f.At) // fires that came due during the run are skipped
 	}
 	next, _ := InEpoch(e, prog, record.Watermark{Epoch: f.Epoch, Fire: last, Attempt: f.Attempt}, max(f.At, last), false)

@@ -614,7 +614,7 @@ func describeRun(r record.Ref) string {
 func (s *subject) checkAhead() result {
 	if run, runs := s.find(claiming.Running); runs {
 		detail := fmt.Sprintf("%s has not ended on %s, and a shard has one run at a time", describeRun(run), record.InstanceOf(s.owner))
-		if s.trigger == 0 && s.state == notClaimed && s.epoch != nil && s.epoch.Job().OnOverlap == record.OverlapSkip && due.ClaimedOnTime(run) {
+		if s.trigger == 0 && s.state == notClaimed && s.epoch != nil && s.epoch.Job().SkipsOverlapping() && due.ClaimedOnTime(run) {
 			r := stop("only if the run hangs, cancel it; a timeout bounds it", "%s. The job skips the fires that come due meanwhile (overlap)", detail).with(Cancel)
 			r.summary = "is to be skipped, as " + detail + ": the job skips the fires that come due meanwhile (overlap)"
 			return r
