@@ -258,7 +258,7 @@ func (o *Judge) judgePoolWaits(p *poolState, unquiet []span) {
 		idle := longestFree(free, w.span)
 		took := (idle.to - idle.from).duration()
 		o.report.PoolIdle = max(o.report.PoolIdle, took)
-		if took > slotPrompt+o.maxDelay {
+		if took > slotPrompt+2*o.maxDelay { // its holder is asked to return it, and then it is dealt
 			o.now = w.to.time()
 			o.addJobViolation(16, w.job, "shard %d: a run waited for a slot of pool %s from %v to %v, but a slot was free from %v to %v", w.shard, p.name, w.from, w.to, idle.from, idle.to)
 		}

@@ -151,5 +151,5 @@ func TestJudgePools_ExcusesWaitsOnlyWhileAClientWithASessionIsDisturbed(t *testi
 	assert.Empty(t, judged(func(o *Judge) {
 		o.pool("db").runs = []poolRun{runOf("a", 22, 29)}
 	}), "a run had the slot")
-	assert.Contains(t, judged(func(o *Judge) { o.pool("db").runs = []poolRun{runOf("a", 24, 29)} }), "a slot was free")
+	assert.Contains(t, judged(func(o *Judge) { o.pool("db").runs = []poolRun{runOf("a", 25, 29)} }), "a slot was free")
 }
