@@ -122,6 +122,7 @@ func TestRestore_Plan(t *testing.T) {
 			e, _ := g.GetRecord(plan(g))
 			_, err := g.NewEditor().Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Delete(e.Key, e.Modified)}})
 			assert.NoError(t, err)
+			time.Sleep(time.Millisecond) // until it is observed: a leader that learns of it in its term restores the plan as it was
 		})
 		a.Reg.BeforeTxn(deleting)
 		b.Reg.BeforeTxn(deleting)

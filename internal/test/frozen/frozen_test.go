@@ -166,7 +166,7 @@ func record(t *testing.T) Dump {
 	f.mu.Unlock()
 	_, err = op.Trigger(ctx, "long", "", nil)
 	do(err)
-	time.Sleep(begin.Add(lived).Sub(time.Now()))
+	time.Sleep(time.Until(begin.Add(lived)))
 	synctest.Wait()
 	for _, ex := range []*executor.Executor{a, b} { // a crash: nothing is left in order
 		f.server.Partition(ex.Instance())
