@@ -95,6 +95,11 @@ var protected = map[string][]string{
 		"executor.Middleware in executor.applyMiddleware",
 		"interface{Unwrap} in executor.checkHandler",
 	},
+	"only types of the package have these methods": {
+		"interface{own} in executor.checkAll",
+		"interface{own} in executor.wrapAll",
+		"interface{problems} in executor.checkAll",
+	},
 	"the error is settled, or one of rota": {
 		"error.Error in claimer.RetryError.Error",
 		"error.Error in claiming.Input.addFailure",
