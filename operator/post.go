@@ -7,10 +7,11 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/rota-dev/rota/internal/group/feed"
+	"github.com/rota-dev/rota/internal/parallel"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/internal/shardset"
 	"github.com/rota-dev/rota/registry"
@@ -52,8 +53,8 @@ func postedShards(shards []int) (shardset.Set, error) {
 	return shardSetOf(shards, slices.Max(shards)+1)
 }
 
-// DefineIn is Define in tx; see TriggerIn. It checks the definition, and fails as Define does for what is wrong whatever else is defined; ErrExists,
-// ErrOtherRevision and the like are found when the act takes effect. The options are those of Define but DryRun.
+// DefineIn is Define in tx; see TriggerIn. It checks the definition by itself and by its kind, and fails as Define does. ErrExists,
+// ErrOtherRevision and other errors about the job are found when the act takes effect. The options are those of Define but DryRun.
 func (o *Operator) DefineIn(ctx context.Context, tx any, def Definition, options ...DefineOption) error {
 	d := &definer{Operator: o, options: defineOptionsOf(options)}
 	fail := func(errs ...error) error { return nameErrors("define", []string{def.Name}, [][]error{errs}) }
@@ -127,33 +128,15 @@ const applyAgain = time.Second
 // ApplyPosted does the acts that transactions have posted, until ctx ends or the registry is closed. Executors call it while they lead. Several
 // processes may call it at once.
 func (o *Operator) ApplyPosted(ctx context.Context, log *slog.Logger) error {
-	var mu sync.Mutex
-	waiting := map[registry.Key]registry.Entry{}
 	changed := make(chan struct{}, 1)
+	posted := feed.New(o.keys.Posted(), log, func(e registry.Entry) (registry.Entry, error) { return e, nil })
+	reader := posted.NewReader(func() { parallel.Signal(changed) })
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	var followed sync.WaitGroup
 	defer followed.Wait()
-	followed.Go(func() {
-		cancel(registry.Follow(ctx, o.reg, o.keys.Posted(), func(b registry.Batch) error {
-			mu.Lock()
-			defer mu.Unlock()
-			if b.Kind == registry.Snapshot {
-				clear(waiting)
-			}
-			for _, e := range b.Puts {
-				waiting[e.Key] = e
-			}
-			for _, key := range b.Deletes {
-				delete(waiting, key)
-			}
-			select {
-			case changed <- struct{}{}:
-			default:
-			}
-			return nil
-		}))
-	})
+	defer cancel(nil)
+	followed.Go(func() { cancel(posted.Run(ctx, o.reg)) })
+	waiting := map[string]registry.Entry{} // by name
 	again := time.NewTimer(applyAgain)
 	defer again.Stop()
 	for {
@@ -163,57 +146,53 @@ func (o *Operator) ApplyPosted(ctx context.Context, log *slog.Logger) error {
 		case <-changed:
 		case <-again.C:
 		}
-		mu.Lock()
-		entries := slices.SortedFunc(maps.Values(waiting), func(a, b registry.Entry) int { return strings.Compare(string(a.Key), string(b.Key)) })
-		mu.Unlock()
-		for _, e := range o.applyAll(ctx, entries, log) {
-			mu.Lock()
-			if waiting[e.Key].Modified == e.Modified {
-				delete(waiting, e.Key)
+		reader.Drain(func(n feed.Update[registry.Entry]) {
+			if n.Deleted {
+				delete(waiting, n.Name)
+			} else {
+				waiting[n.Name] = n.Value
 			}
-			mu.Unlock()
-		}
+		})
+		o.applyAll(ctx, waiting, log)
 		again.Reset(applyAgain)
 	}
 }
 
-// applyAll does posted acts in order, and returns those that are settled. One that has to wait holds back later ones on its job.
-func (o *Operator) applyAll(ctx context.Context, entries []registry.Entry, log *slog.Logger) (settled []registry.Entry) {
+// applyAll does posted acts in order, and removes those that are settled. One that has to wait holds back later ones on its job.
+func (o *Operator) applyAll(ctx context.Context, waiting map[string]registry.Entry, log *slog.Logger) {
 	blocked := map[string]bool{}
-	for _, e := range entries {
+	for _, name := range slices.Sorted(maps.Keys(waiting)) {
+		e := waiting[name]
 		p, err := record.DecodePosted(e.Value)
-		switch {
-		case err != nil:
+		if err != nil {
 			err = fmt.Errorf("read %s: %w", e.Key, err)
-		case blocked[p.Job]:
+		} else if blocked[p.Job] {
 			continue
-		default:
-			err = o.settling(e).As(p.By, p.Reason).apply(ctx, &p)
+		}
+		o := o.settling(e).As(p.By, p.Reason)
+		if err == nil {
+			err = o.apply(ctx, &p)
+		}
+		if err != nil && ctx.Err() == nil && !mayPass(err) {
+			cause := err
+			if err = o.refuse(ctx, cause); err == nil {
+				log.Warn("refused an act that a transaction had posted", "job", p.Job, "record", string(e.Key), "error", cause)
+			}
 		}
 		switch {
 		case err == nil, errors.Is(err, errSettled):
+			delete(waiting, name)
 		case ctx.Err() != nil:
-			return settled
-		case mayPass(err):
-			blocked[p.Job] = true
-			continue
+			return
 		default:
-			switch refused := o.settling(e).refuse(ctx, &p, err); {
-			case refused == nil:
-				log.Warn("refused an act that a transaction had posted", "job", p.Job, "record", string(e.Key), "error", err)
-			case !errors.Is(refused, errSettled):
-				blocked[p.Job] = true
-				continue
-			}
+			blocked[p.Job] = true
 		}
-		settled = append(settled, e)
 	}
-	return settled
 }
 
-// mayPass reports whether an act that failed may succeed later.
+// mayPass reports whether an act that failed may succeed later, or has been done.
 func mayPass(err error) bool {
-	for _, passing := range []error{ErrTooManyTriggers, ErrTooManyChanges, ErrDeleting, ErrNoCompiler} {
+	for _, passing := range []error{errSettled, ErrTooManyTriggers, ErrTooManyChanges, ErrDeleting, ErrNoCompiler} {
 		if errors.Is(err, passing) {
 			return true
 		}
@@ -268,8 +247,8 @@ func (o *Operator) commitSettled(ctx context.Context, t registry.Txn) error {
 }
 
 // refuse adds a posted act that cannot be done to the acts of the group.
-func (o *Operator) refuse(ctx context.Context, p *record.Posted, cause error) error {
-	return o.As(p.By, p.Reason).changeGroupControl(ctx, func(*record.GroupControl) (string, error) {
+func (o *Operator) refuse(ctx context.Context, cause error) error {
+	return o.changeGroupControl(ctx, func(*record.GroupControl) (string, error) {
 		return fmt.Sprintf("refused, posted by a transaction: %v", cause), nil
 	})
 }

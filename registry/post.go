@@ -9,8 +9,8 @@ import (
 // See operator.Operator.TriggerIn.
 type Poster interface {
 	// Post makes the commit of tx create a record in dir, usually within half a second, and exactly once. The names of these records
-	// ascend in the order of the commits. The type of tx is one of the backend. No call of the registry waits for tx. If Post fails, or tx
-	// has a wrong type or belongs to another store, tx cannot be committed, or is as before.
+	// ascend in the order of the commits. The type of tx is one of the backend. No call of the registry waits for tx. If Post
+	// fails, tx cannot be committed, or is as before.
 	Post(ctx context.Context, tx any, dir Key, value []byte) error
 }
 
@@ -41,13 +41,8 @@ func (p *prefixed) Post(ctx context.Context, tx any, dir Key, value []byte) erro
 	if err := CheckDir(dir); err != nil {
 		return err
 	}
-	c, err := p.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.end()
-	if err := Post(c.ctx, p.reg, tx, p.addPrefix(dir), value); err != nil {
-		return c.closedError(err)
-	}
-	return nil
+	_, err := callThrough(ctx, p, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, Post(ctx, p.reg, tx, p.addPrefix(dir), value)
+	})
+	return err
 }

@@ -2,7 +2,7 @@ package record
 
 import (
 	"encoding/json"
-	"fmt"
+	"errors"
 
 	"github.com/rota-dev/rota/internal/shardset"
 )
@@ -37,7 +37,7 @@ type PostedDefine struct {
 func DecodePosted(b []byte) (Posted, error) {
 	p, err := Decode[Posted](b)
 	if err == nil && p.Trigger != nil && p.Define != nil {
-		err = fmt.Errorf("trigger and define exclude each other")
+		err = errors.New("trigger and define exclude each other")
 	}
 	return p, err
 }
