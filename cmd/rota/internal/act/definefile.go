@@ -70,9 +70,12 @@ func (c *commands) defineFile(cmd *cobra.Command, o *defineOptions) error {
 		}
 	}
 	err := c.read(cmd, func(ctx context.Context, op *operator.Operator) error {
-		err := p.plan(ctx, op, o)
-		if err == nil && o.dryRun && p.file.Pools != nil {
-			err = p.notePools(ctx, op, cmd.ErrOrStderr())
+		if err := p.plan(ctx, op, o); err != nil || !o.dryRun || p.file.Pools == nil {
+			return err
+		}
+		sizes, err := readPoolSizes(ctx, op)
+		if err == nil {
+			p.notePools(sizes, cmd.ErrOrStderr())
 		}
 		return err
 	})
@@ -89,12 +92,11 @@ func (c *commands) defineFile(cmd *cobra.Command, o *defineOptions) error {
 	}
 	return c.operate(cmd.Context(), func(ctx context.Context, op *operator.Operator) error {
 		if p.file.Pools != nil {
-			if _, err := op.AddPools(ctx, p.file.Pools); err != nil {
+			inForce, err := op.AddPools(ctx, p.file.Pools)
+			if err != nil {
 				return err
 			}
-			if err := p.notePools(ctx, op, cmd.ErrOrStderr()); err != nil {
-				return err
-			}
+			p.notePools(inForce, cmd.ErrOrStderr())
 		}
 		err := p.apply(ctx, op, o)
 		return errors.Join(err, c.printView(cmd, view.DefineChanges{Version: view.Version, Changes: p.changes}))
@@ -189,28 +191,29 @@ func (p *filePlan) plan(ctx context.Context, op *operator.Operator, o *defineOpt
 	return nil
 }
 
-// notePools notes the pools of the file that have another size, and those that have none and get one.
-func (p *filePlan) notePools(ctx context.Context, op *operator.Operator, notes io.Writer) error {
+// readPoolSizes returns the sizes of the pools that have one.
+func readPoolSizes(ctx context.Context, op *operator.Operator) (map[string]int, error) {
 	stored, err := op.Pools(ctx)
-	if err != nil {
-		return err
-	}
-	inForce := map[string]int{}
+	sizes := map[string]int{}
 	for i := range stored {
 		if stored[i].Sized {
-			inForce[stored[i].Pool] = stored[i].Size
+			sizes[stored[i].Pool] = stored[i].Size
 		}
 	}
+	return sizes, err
+}
+
+// notePools notes the pools of the file that have another size, and those that have none yet.
+func (p *filePlan) notePools(sizes map[string]int, notes io.Writer) {
 	for _, pool := range slices.Sorted(maps.Keys(p.file.Pools)) {
 		want := p.file.Pools[pool]
-		switch size, sized := inForce[pool]; {
+		switch size, sized := sizes[pool]; {
 		case !sized:
 			fmt.Fprintf(notes, "note: pool %s gets size %d\n", pool, want)
 		case size != want:
 			fmt.Fprintf(notes, "note: pool %s keeps size %d; %s has %d, which rota set-pool would set\n", pool, size, p.name, want)
 		}
 	}
-	return nil
 }
 
 // apply makes the changes, and removes from the plan those that were not made. Jobs are deleted once all others are defined.
