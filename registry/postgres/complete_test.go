@@ -238,13 +238,12 @@ func grantsOfStep(t *testing.T, o postgres.Options, function string) []string {
 	return all
 }
 
-func TestCompleteRun_NeedsNoMoreThanTheDocumentedRights(t *testing.T) {
-	s := sharedServer(t)
-	o := newRegistry(t, s)
-	c := open(t, o)
-	all := grantsOfStep(t, o, "complete_run")
-	require.Len(t, all, 4)
-	for without := -1; without < len(all); without++ {
+// requireGrants requires that a function works with the rights which its step of the schema names, and with none of them missing. call is
+// given a number of its own each time.
+func requireGrants(t *testing.T, s *pgserver.Server, o postgres.Options, function string, n int, call func(tx any, i int) error) {
+	all := grantsOfStep(t, o, function)
+	require.Len(t, all, n)
+	for without := -1; without < n; without++ {
 		sql := ""
 		for i, g := range all {
 			if i != without {
@@ -252,8 +251,7 @@ func TestCompleteRun_NeedsNoMoreThanTheDocumentedRights(t *testing.T) {
 			}
 		}
 		tx := drivers["*sql.Tx"](t, s, database, newRole(t, s, o, sql), "")
-		e := registry.RunEnd{Shard: fmt.Sprint("s", without), Work: fmt.Sprint("w", without), Fence: 1}
-		err := c.CompleteRun(t.Context(), tx.tx, e)
+		err := call(tx.tx, without)
 		if without >= 0 {
 			require.ErrorIs(t, err, registry.ErrPermission, all[without])
 			require.ErrorContains(t, err, "rota postgres migrate --print")
@@ -262,8 +260,18 @@ func TestCompleteRun_NeedsNoMoreThanTheDocumentedRights(t *testing.T) {
 		}
 		require.NoError(t, err)
 		require.NoError(t, tx.commit())
-		require.True(t, fence(t, c, e).Ended)
 	}
+}
+
+func TestCompleteRun_NeedsNoMoreThanTheDocumentedRights(t *testing.T) {
+	s := sharedServer(t)
+	o := newRegistry(t, s)
+	c := open(t, o)
+	endOf := func(i int) registry.RunEnd {
+		return registry.RunEnd{Shard: fmt.Sprint("s", i), Work: fmt.Sprint("w", i), Fence: 1}
+	}
+	requireGrants(t, s, o, "complete_run", 4, func(tx any, i int) error { return c.CompleteRun(t.Context(), tx, endOf(i)) })
+	require.True(t, fence(t, c, endOf(-1)).Ended)
 }
 
 func TestCompleteRun_BelowAPrefix(t *testing.T) {
