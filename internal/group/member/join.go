@@ -237,8 +237,12 @@ func outcomeUnknown(ctx context.Context, err error) bool {
 	return errors.Is(err, registry.ErrUnknownOutcome) && ctx.Err() == nil
 }
 
-// AwaitJoined waits until the member record exists and shows all that this process offers.
+// AwaitJoined waits until the member record exists and shows all that this process offers. It fails if ctx has ended
+// before the call, even if the member has joined.
 func (m *Member) AwaitJoined(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	return m.awaitCondition(ctx, func() bool { return m.current != nil && m.current.publishedVersion >= m.recordVersion })
 }
 
