@@ -17,6 +17,7 @@ import (
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/record"
 	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/memory"
 	"github.com/rota-dev/rota/schedule"
 )
 
@@ -192,5 +193,47 @@ func TestRestore_ReplacesRecordsThatCannotBeRead(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, exit.Failed, f.run("raise-fences --above 4000 --yes").code)
 		})
+	})
+}
+
+func TestRestore_DefinedJobs(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		params := offerReports(t, f)
+		start := time.Now()
+		require.Equal(t, "", f.run("define gone --kind report --every 1m").err)
+		require.Equal(t, "", f.run("delete gone --yes").err)
+		time.Sleep(time.Minute)
+		for _, line := range []string{
+			"define rests --kind report --every 1h --param hunter1", "define wakes --kind report --every 1m --param often",
+			"define once --kind report --at 2000-01-01T03:30:00Z --param again",
+		} {
+			require.Equal(t, "", f.run(line).err)
+		}
+		time.Sleep(3*time.Minute + 10*time.Second)
+		require.Equal(t, "", f.run("pause wakes").err)
+		time.Sleep(time.Second)
+		assert.NotContains(t, f.run("dump").out, "hunter")
+		file := filepath.Join(t.TempDir(), "dump.json")
+		require.NoError(t, os.WriteFile(file, []byte(f.runUnedited(t.Context(), "dump --params", "").out), 0o600))
+		before := f.run("definitions -o name").out
+
+		require.NoError(t, f.members[0].Shutdown(t.Context()))
+		f.members, f.server = nil, memory.New()
+		time.Sleep(time.Until(start.Add(2*time.Hour + 15*time.Minute)))
+		r := f.run("restore " + file + " --yes")
+		require.Equal(t, exit.OK, r.code, r.err)
+		assert.Equal(t, before, f.run("definitions -o name").out)
+		params = offerReports(t, f)
+		received := func() (all []string) {
+			for len(params) > 0 {
+				all = append(all, <-params)
+			}
+			return all
+		}
+		time.Sleep(time.Hour)
+		assert.Equal(t, []string{"rests hunter1"}, received(), "of the hours in between, none is made up for")
+		time.Sleep(time.Hour)
+		assert.ElementsMatch(t, []string{"once again", "rests hunter1"}, received())
+		assert.Equal(t, "wakes\n", f.run("jobs --state paused -o name").out)
 	})
 }

@@ -108,7 +108,13 @@ func read(ctx context.Context, s *settings.Settings, withCheckpoints bool) (*Fil
 		return l.Entries, err
 	}
 	read := map[registry.Key][]registry.Entry{}
-	for _, dir := range []registry.Key{keys.Instances(), keys.Election(), keys.Members(), keys.Jobs(), keys.Controls(), keys.Plans(), keys.Ends()} {
+	dirs := []registry.Key{
+		keys.Instances(), keys.Election(), keys.Members(), keys.Kinds(), keys.Jobs(), keys.Controls(), keys.Plans(), keys.Ends(), keys.Pools(), keys.Demands(),
+	}
+	for bucket := range record.Buckets {
+		dirs = append(dirs, keys.DefinedIn(bucket))
+	}
+	for _, dir := range dirs {
 		if read[dir], err = list(dir); err != nil {
 			return nil, err
 		}

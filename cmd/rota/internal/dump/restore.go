@@ -8,8 +8,10 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -30,8 +32,8 @@ func RestoreCommand(s *settings.Settings) *cobra.Command {
 		Long: `Restore reads a dump (- is the standard input), and stores its definitions and intents in the group:
 pauses, stopped schedules, and what is disabled. Records that exist are kept, unless they cannot be
 read, or instances have restored them from memory. Pending triggers, watermarks, runs and checkpoints
-are not restored: each job begins with its next fire. The record of the namespace is restored if it
-cannot be read.
+are not restored: each job begins with its next fire, and one that was defined as data counts as
+defined at the time of the restore. The record of the namespace is restored if it cannot be read.
 
 The dump must have been made with --params. If the store is another one than the dump's, fences
 of instances that join from then on are greater than those at the time of the dump, and the report of
@@ -98,6 +100,7 @@ func (f *File) missing(s *settings.Settings) (map[registry.Key][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	now := record.InstantOf(time.Now())
 	entries := map[registry.Key][]byte{}
 	prefix := "groups/" + f.Group + "/"
 	for _, r := range f.Records {
@@ -111,6 +114,12 @@ func (f *File) missing(s *settings.Settings) (map[registry.Key][]byte, error) {
 		case dir == "jobs":
 			key = to.Job(segment)
 			value, err = definitionOf(r.Value)
+		case dir == "defined":
+			key = to.Defined(path.Base(segment))
+			value, err = definedOf(r.Value, now)
+		case dir == "kinds" && segment == record.CountsName:
+			key = to.KindCounts()
+			value, err = record.EncodeChecked(&record.KindCounts{}) // has leaders follow definitions, and count them
 		case dir == "control" && segment == record.GroupSegment:
 			key = to.GroupControl()
 			value, err = groupControlOf(r.Value)
@@ -129,17 +138,33 @@ func (f *File) missing(s *settings.Settings) (map[registry.Key][]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("record %s: %w", r.Key, err)
 		}
-		entries[key] = value
+		if value != nil {
+			entries[key] = value
+		}
 	}
 	return entries, nil
 }
 
+// definitionOf returns the definition of a registered job, nil for a defined one: a leader stores that when the job wakes.
 func definitionOf(text json.RawMessage) ([]byte, error) {
-	def, _, err := record.DecodeDefinition(text)
-	if err != nil {
+	def, j, err := record.DecodeDefinition(text)
+	if err != nil || j.Created != "" {
 		return nil, err
 	}
 	return record.EncodeChecked(def)
+}
+
+// definedOf returns what operators want of a defined job, as if it had been defined now, nil if they have deleted it.
+func definedOf(text json.RawMessage, now record.Instant) ([]byte, error) {
+	d, err := record.DecodeDefined(text)
+	if err != nil || d.IsDeleted() {
+		return nil, err
+	}
+	if d.At = now; d.Next != 0 {
+		d.Next = max(d.Next, now)
+	}
+	d.Changed, d.Earlier, d.Rest = 0, nil, nil
+	return record.EncodeChecked(d)
 }
 
 func groupControlOf(text json.RawMessage) ([]byte, error) {
@@ -244,10 +269,15 @@ func replaceWorse(ctx context.Context, reg registry.Registry, key registry.Key, 
 	}
 	var damage error
 	var acts record.Acts
-	if key == to.GroupControl() || key.Dir() == to.Controls() {
+	switch {
+	case key == to.GroupControl() || key.Dir() == to.Controls():
 		acts, damage = to.DecodeActs(key, e.Value)
-	} else {
+	case key.Dir() == to.Jobs():
 		_, _, damage = record.DecodeDefinition(e.Value)
+	case key == to.KindCounts():
+		return false, nil // leaders replace one that cannot be read
+	default:
+		_, damage = record.DecodeDefined(e.Value)
 	}
 	if !isDamaged(damage) && !acts.AreFromMemory() {
 		return false, nil
