@@ -557,6 +557,9 @@ func (w *wanted) next(s *definedState, options *defineOptions, now record.Instan
 	} else if s.job.Name != "" && s.job.Kind == "" {
 		return nil, nil, fmt.Errorf("name: %w", ErrRegistered)
 	}
+	if s.isLive() && len(s.Earlier) > 0 {
+		now = max(now, s.Earlier[len(s.Earlier)-1].Until) // of an author whose clock may be ahead of this one
+	}
 	from := now
 	if s.isLive() && s.Rest != nil {
 		from = max(from, s.Rest.From)

@@ -352,6 +352,19 @@ func TestDefine_NextFire(t *testing.T) {
 		d.define(def)
 		assert.Equal(t, rec.Earlier, d.read("a").Earlier, "a plan goes on by itself")
 	})
+	runDefs(t, "stays that of an earlier definition if another author's clock was ahead of this one", func(t *testing.T, d defs) {
+		d.define(note("a"))
+		ahead := at(0).Add(time.Millisecond)
+		d.edit("a", func(rec *record.Defined) {
+			rec.Changed, rec.Earlier = instant(ahead), []record.EarlierDefinition{{Until: instant(ahead), Definition: rec.Definition}}
+		})
+		def := note("a")
+		def.Shards = 2
+		assert.Equal(t, at(0), d.define(def).NextFire)
+		rec := d.read("a")
+		assert.Equal(t, []record.Instant{instant(ahead), instant(ahead)}, []record.Instant{rec.Earlier[0].Until, rec.Earlier[1].Until})
+		assert.Equal(t, instant(ahead), rec.Changed)
+	})
 	runDefs(t, "counts from the call, however long the store takes", func(t *testing.T, d defs) {
 		d.Server.Delay("console", 20*time.Millisecond, 20*time.Millisecond)
 		soon := time.Now().Add(10 * time.Millisecond)
