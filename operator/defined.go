@@ -189,10 +189,10 @@ type DefinedPage struct {
 }
 
 // maxScanned is how many records a page reads before it ends without being full, but for those of the directories that it reads together.
-const maxScanned = 2000
+const maxScanned = 1000
 
 // DefinitionsPage is Definitions for a page of at most limit jobs, which begins at the cursor of an earlier page, or at the first job if it is
-// empty. It reads a directory of records after the other, until it has enough jobs or has read some thousands of records that the filters
+// empty. It reads a directory of records after the other, until it has enough jobs or has read a thousand records that the filters
 // do not select. A job that is neither created nor deleted meanwhile is on one page exactly.
 func (o *Operator) DefinitionsPage(ctx context.Context, cursor string, limit int, filters ...DefinitionFilter) (DefinedPage, error) {
 	var f definitionFilter

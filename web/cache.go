@@ -7,8 +7,9 @@ import (
 
 // cache keeps answers of the store for a while, so that many viewers of a page cost no more than one. Concurrent callers share a call.
 type cache[V any] struct {
-	keep time.Duration
-	most int // entries
+	keep  time.Duration
+	times int // an answer is kept at least so many times as long as its call took, so that viewers cost a bounded part of a processor
+	most  int // entries
 
 	mu      sync.Mutex
 	entries map[string]*entry[V]
@@ -16,7 +17,7 @@ type cache[V any] struct {
 
 type entry[V any] struct {
 	done  chan struct{} // closed when value and err are set
-	ended time.Time     // of the call
+	until time.Time     // when the value is to be renewed
 	value V
 	err   error
 }
@@ -25,19 +26,21 @@ func newCache[V any](keep time.Duration, most int) *cache[V] {
 	return &cache[V]{keep: keep, most: most, entries: map[string]*entry[V]{}}
 }
 
-// get returns the answer of a key that ended at most keep ago, or that of call. A failed call is kept too. The value must not be
+// get returns the answer of a key that is kept, or that of call. A failed call is kept too. The value must not be
 // changed.
 func (c *cache[V]) get(key string, call func() (V, error)) (V, error) {
 	c.mu.Lock()
 	e := c.entries[key]
-	if e == nil || e.isOlder(c.keep) {
+	if e == nil || e.isOld() {
 		e = &entry[V]{done: make(chan struct{})}
 		c.makeRoom()
 		c.entries[key] = e
 		c.mu.Unlock()
 		defer close(e.done)
+		began := time.Now()
 		e.value, e.err = call()
-		e.ended = time.Now()
+		ended := time.Now()
+		e.until = ended.Add(max(c.keep, time.Duration(c.times)*ended.Sub(began)))
 		return e.value, e.err
 	}
 	c.mu.Unlock()
@@ -45,10 +48,10 @@ func (c *cache[V]) get(key string, call func() (V, error)) (V, error) {
 	return e.value, e.err
 }
 
-func (e *entry[V]) isOlder(than time.Duration) bool {
+func (e *entry[V]) isOld() bool {
 	select {
 	case <-e.done:
-		return time.Since(e.ended) > than
+		return time.Now().After(e.until)
 	default:
 		return false
 	}
@@ -60,7 +63,7 @@ func (c *cache[V]) makeRoom() {
 		return
 	}
 	for key, e := range c.entries {
-		if e.isOlder(c.keep) {
+		if e.isOld() {
 			delete(c.entries, key)
 		}
 	}

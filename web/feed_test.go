@@ -206,6 +206,14 @@ func TestCache(t *testing.T) {
 		}
 		assert.LessOrEqual(t, len(c.entries), 2)
 
+		c.times = 3
+		_, _ = c.get("long", func() (int, error) { time.Sleep(time.Minute); return 1, nil })
+		time.Sleep(3 * time.Minute)
+		assert.Equal(t, 1, get("long"), "within three times what the call took")
+		time.Sleep(time.Nanosecond)
+		assert.NotEqual(t, 1, get("long"))
+		c.times = 0
+
 		slow := make(chan struct{})
 		go func() { _, _ = c.get("slow", func() (int, error) { <-slow; return 7, errors.New("failed") }) }()
 		synctest.Wait()

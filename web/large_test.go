@@ -78,10 +78,41 @@ func newLarge(t testing.TB) *Console {
 	return c
 }
 
-// Each page of 10,000 jobs, and of a job of 10,000 shards, is small.
+// definedPages are the pages of a fleet with many jobs that were defined as data.
+var definedPages = []string{
+	"/", "/instances", "/doctor", "/acts", "/definitions", "/definitions?kind=note", "/definitions?kind=other", "/definitions?prefix=tenant-09", "/definitions?prefix=tenant-099",
+	"/jobs/tenant-00007", "/jobs/tenant-00007/explain", "/jobs/tenant-00007/act/delete", "/act/define?kind=note",
+}
+
+// newDefined returns the console of a fleet with a kind, of which n jobs are defined that rest.
+func newDefined(t testing.TB, n int) *Console {
+	server, discard := memory.New(), slog.New(slog.DiscardHandler)
+	ex, err := executor.New(server.Client("a"), "large", executor.Options{Instance: "a", Logger: discard})
+	require.NoError(t, err)
+	require.NoError(t, ex.RegisterKind(executor.Kind{Name: "note", Handler: executor.HandlerFunc(func(context.Context, *executor.Run) error { return nil })}))
+	require.NoError(t, ex.Start(t.Context()))
+	t.Cleanup(func() { _ = ex.Shutdown(context.Background()) })
+	op, defs := ex.Operator(), make([]operator.Definition, n)
+	for i := range defs {
+		defs[i] = operator.Definition{Name: fmt.Sprintf("tenant-%05d", i), Kind: "note", Schedule: schedule.At(time.Now().Add(24 * time.Hour)), Param: strings.Repeat("p", 100)}
+	}
+	_, err = op.DefineAll(t.Context(), defs)
+	require.NoError(t, err)
+	c, err := New(op, Options{Acts: true, Logger: discard, Authorize: func(*http.Request) (User, error) { return User{"lee", Admin}, nil }})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// Each page of 10,000 jobs, of a job of 10,000 shards, and of jobs that are defined as data, is small.
 func TestPages_OfALargeFleetAreSmall(t *testing.T) {
-	c := newLarge(t)
-	for _, path := range largePages {
+	areSmall(t, newLarge(t), largePages)
+	areSmall(t, newDefined(t, 3_000), definedPages)
+}
+
+func areSmall(t *testing.T, c *Console, pages []string) {
+	t.Helper()
+	for _, path := range pages {
 		w := httptest.NewRecorder()
 		c.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 		assert.Equal(t, http.StatusOK, w.Code, path)
@@ -96,9 +127,14 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-func BenchmarkPages_OfALargeFleet(b *testing.B) {
-	c := newLarge(b)
-	for _, path := range largePages {
+func BenchmarkPages_OfALargeFleet(b *testing.B) { benchmarkPages(b, newLarge(b), largePages) }
+
+func BenchmarkPages_OfDefinedJobs(b *testing.B) {
+	benchmarkPages(b, newDefined(b, 100_000), definedPages)
+}
+
+func benchmarkPages(b *testing.B, c *Console, pages []string) {
+	for _, path := range pages {
 		b.Run(strings.ReplaceAll(path, "/", " "), func(b *testing.B) {
 			size, before := 0, cpuTime()
 			for b.Loop() {

@@ -45,8 +45,12 @@ const pastFor = 2 * time.Second
 // logFor is how long the logs on the page of a run are kept for all viewers. A line has to be there within two seconds.
 const logFor = 300 * time.Millisecond
 
-// diagnosisFor is how long a diagnosis is kept for all viewers: it reads the whole store.
-const diagnosisFor = 10 * time.Second
+// diagnosisFor is how long a diagnosis is kept for all viewers, and diagnosisTimes how many times as long as it took: it reads the whole
+// store, for seconds if a hundred thousand jobs are defined.
+const (
+	diagnosisFor   = 10 * time.Second
+	diagnosisTimes = 20
+)
 
 // Link is a link to a page elsewhere.
 type Link struct{ Name, URL string }
@@ -89,6 +93,7 @@ func New(op *operator.Operator, o Options) (*Console, error) {
 		explanations: newCache[view.Explanation](readAtLeast, 256), findings: newCache[[]operator.Finding](diagnosisFor, 1),
 		pasts: newCache[map[string]past.Strip](pastFor, 64), runs: newCache[foundRun](pastFor, 64), logs: newCache[foundLogs](logFor, 16),
 	}
+	c.diagnoses.times = diagnosisTimes
 	c.feed.probe = func(ctx context.Context) error {
 		_, err := op.Intent(ctx, "")
 		return err

@@ -567,7 +567,7 @@ func withBigJob() *Console {
 	c.feed.failed = time.Now().Add(time.Hour)
 	done := make(chan struct{})
 	close(done)
-	c.statuses.entries["big"] = &entry[*operator.Status]{done: done, ended: time.Now().Add(time.Hour), value: jobOf(10_000)}
+	c.statuses.entries["big"] = &entry[*operator.Status]{done: done, until: time.Now().Add(time.Hour), value: jobOf(10_000)}
 	return c
 }
 
