@@ -46,6 +46,7 @@ var cases = slices.Concat(
 	footprintCases(),
 	lookCases(),
 	definingCases(),
+	onceCases(),
 	comparisonCases(),
 	peerCases(),
 )

@@ -25,8 +25,6 @@ type defining struct {
 }
 
 const (
-	onceWithin   = time.Minute
-	onceLead     = 45 * time.Second // before the first of them, in which all are defined
 	probeEvery   = 250 * time.Millisecond
 	probeAhead   = 500 * time.Millisecond // of the fire, from the definition
 	defineChunks = 4                      // calls of DefineAll a second
@@ -126,17 +124,8 @@ func (r *definingRun) measureAlone(ctx context.Context) error {
 
 // latenessBeside returns p99 of the jobs that fire each second.
 func (r *definingRun) latenessBeside(w window) float64 {
-	v := judge(r.runsOf(r.beside.First, r.beside.Count), []jobSet{r.beside}, w)
+	v := judge(runsOf(r.fleet, r.beside.First, r.beside.Count), []jobSet{r.beside}, w)
 	return milliseconds(quantile(v.lateness, 0.99))
-}
-
-// runsOf returns the runs of some jobs.
-func (r *definingRun) runsOf(first, count int) [][]run {
-	all := r.fleet.runs()
-	for i, runs := range all {
-		all[i] = slices.DeleteFunc(slices.Clone(runs), func(x run) bool { return int(x.job) < first || int(x.job) >= first+count })
-	}
-	return all
 }
 
 // defineIdle defines the jobs without a fire soon, while others are defined that fire at once.
@@ -164,7 +153,7 @@ func (r *definingRun) defineIdle(ctx context.Context) error {
 	}
 	r.figures["rate"] = float64(r.idle) / took.Seconds()
 	r.figures["p99 beside"] = r.latenessBeside(window{began, began.Add(took)})
-	v := judgeOnce(r.runsOf(firstProbe, int(probes.Load())), firstProbe, int(probes.Load()))
+	v := judgeOnce(runsOf(r.fleet, firstProbe, int(probes.Load())), firstProbe, int(probes.Load()))
 	r.figures["first p99"] = milliseconds(quantile(v.lateness, 0.99) + probeAhead)
 	r.figures["lost"], r.figures["doubled"] = float64(v.lost), float64(v.doubled)
 	after, err := r.resident()
@@ -228,26 +217,9 @@ func (r *definingRun) resident() (most float64, err error) {
 
 // runOnce defines jobs that fire once, at instants spread over onceWithin.
 func (r *definingRun) runOnce(ctx context.Context) error {
-	first := time.Now().Add(onceLead).Truncate(time.Second)
-	for from := 0; from < r.once; from += deleteChunk {
-		var defs []operator.Definition
-		for i := from; i < min(from+deleteChunk, r.once); i++ {
-			at := first.Add(onceWithin * time.Duration(i) / time.Duration(r.once)).Truncate(time.Millisecond)
-			defs = append(defs, definitionOf(firstOnce+i, at))
-		}
-		if _, err := r.op.DefineAll(ctx, defs); err != nil {
-			return fmt.Errorf("define jobs that fire once: %w", err)
-		}
-	}
-	if err := pause(ctx, time.Until(first.Add(onceWithin+lateTime))); err != nil {
+	v, err := r.fleet.measureOnce(ctx, r.once, func(at []time.Time) error { return defineOnce(ctx, r.op, at) })
+	if err != nil {
 		return err
-	}
-	v := judgeOnce(r.runsOf(firstOnce, r.once), firstOnce, r.once)
-	for began := time.Now(); v.lost > 0 && time.Since(began) < r.fleet.options.patience; { // late is not lost
-		if err := pause(ctx, time.Second); err != nil {
-			return err
-		}
-		v = judgeOnce(r.runsOf(firstOnce, r.once), firstOnce, r.once)
 	}
 	r.figures["due"], r.figures["made"] = float64(r.once), float64(len(v.lateness))
 	r.figures["p50"] = milliseconds(quantile(v.lateness, 0.5))
@@ -255,27 +227,6 @@ func (r *definingRun) runOnce(ctx context.Context) error {
 	r.figures["lost"] += float64(v.lost)
 	r.figures["doubled"] += float64(v.doubled)
 	return nil
-}
-
-// onceVerdict counts the runs of jobs that fire once.
-type onceVerdict struct {
-	lost, doubled int
-	lateness      []time.Duration
-}
-
-func judgeOnce(all [][]run, first, count int) (v onceVerdict) {
-	seen := make([]bool, count)
-	for _, x := range inOrder(all) {
-		switch i := int(x.job) - first; {
-		case !seen[i]:
-			seen[i] = true
-			v.lateness = append(v.lateness, time.Duration(x.start-x.fire))
-		case x.attempt == 1:
-			v.doubled++
-		}
-	}
-	v.lost = count - len(v.lateness)
-	return v
 }
 
 // deleteHalf deletes half of the jobs without a fire soon.

@@ -29,6 +29,7 @@ var sections = []section{
 	{"footprint", renderTable(hasPrefix("footprint-"), "start", "stop", "memory, instance", "memory, job", "CPU at rest", "sent at rest")},
 	{"looks", renderTable(hasPrefix("look-"), "jobs", "jobs max", "jobs CPU", "jobs requests", "top at rest", "top")},
 	{"definitions", renderTable(hasPrefix("define-"), "rate", "p99 alone", "p99 beside", "first p99", "due", "made", "p50", "p99", "lost", "doubled", "stored, job", "memory, job", "deletions", "left")},
+	{"once", renderTable(hasPrefix("once-"), "due", "made", "p50", "p99", "max", "lost", "doubled", "client CPU", "server CPU", "sent", "transactions")},
 	{"primitives", renderTable(hasPrefix("lock-", "leader-", "watch-", "fanout-"), "p50", "p99", "rate", "peer p50", "peer p99", "peer rate")},
 }
 

@@ -111,7 +111,11 @@ type asynqPeer struct {
 	server    *asynq.Server
 }
 
-const asynqTask = "fire"
+// Types of tasks: one fires each second, the other once.
+const (
+	asynqTask = "fire"
+	asynqOnce = "once"
+)
 
 func newAsynq(a assignment, runs *runLog, _ *slog.Logger) (library, error) {
 	redis := asynq.RedisClientOpt{Addr: a.Store}
@@ -124,6 +128,11 @@ func newAsynq(a assignment, runs *runLog, _ *slog.Logger) (library, error) {
 
 func (p *asynqPeer) start(context.Context) error {
 	err := p.server.Start(asynq.HandlerFunc(func(_ context.Context, t *asynq.Task) error {
+		if t.Type() == asynqOnce {
+			fire := time.Unix(0, int64(binary.BigEndian.Uint64(t.Payload()[4:])))
+			p.runs.begin(int(binary.BigEndian.Uint32(t.Payload())), 0, 1, fire).finish()
+			return nil
+		}
 		p.recordRun(int(binary.BigEndian.Uint32(t.Payload())))
 		return nil
 	}))

@@ -17,6 +17,7 @@ import (
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/registryurl"
 	"github.com/rota-dev/rota/operator"
+	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/schedule"
 )
 
@@ -59,6 +60,10 @@ func runProgram(a assignment, schemes registryurl.Schemes, out io.Writer) error 
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	reg, err := schemes.Open(ctx, a.Registry, registryurl.Options{})
+	for errors.Is(err, registry.ErrUnavailable) && ctx.Err() == nil { // the servers are being restarted
+		time.Sleep(100 * time.Millisecond)
+		reg, err = schemes.Open(ctx, a.Registry, registryurl.Options{})
+	}
 	if err != nil {
 		return err
 	}
