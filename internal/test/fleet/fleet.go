@@ -60,7 +60,7 @@ func Start(ctx context.Context, s *Server, c Config) (*Fleet, error) {
 	}
 	f := &Fleet{
 		Config: c, Server: s, log: log, slots: make([]*Process, c.Instances),
-		Judge: judge.New("fleet", "default", judge.Options{Promptly: c.maxDelay(), LogLag: logLag, Trail: c.Trail}),
+		Judge: judge.New("fleet", "default", judge.Options{Promptly: c.maxDelay(), LogLag: logLag, LogUnit: time.Millisecond, Trail: c.Trail}),
 		size:  size{Revision: 1, Shards: 8},
 	}
 	if err := f.setPool(ctx); err != nil {

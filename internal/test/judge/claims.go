@@ -221,8 +221,7 @@ func (o *Judge) judgeOrder(j *jobState, n int, r run) {
 			o.addJobViolation(3, j, "shard %d: %s was claimed before the re-run of %s, whose session ended", n, r, lost.run)
 			return
 		}
-		// The log of ZooKeeper has commits by the millisecond.
-		if early := lost.follow.NotBefore - instantOf(o.now).add(o.maxClockError); early.duration() >= time.Millisecond && !o.wrongClocks {
+		if early := lost.follow.NotBefore - o.latest(); early > 0 && !o.wrongClocks {
 			o.addJobViolation(3, j, "shard %d: %s was claimed %v before its time", n, r, early.duration())
 		}
 		sh.orphan = nil
@@ -262,7 +261,7 @@ func (o *Judge) judgeByPlan(j *jobState, n int, inc string, r run) {
 	if r.Attempt > 1 {
 		return // its first attempt was judged
 	}
-	if instantOf(o.now).add(o.maxClockError) < r.Fire {
+	if o.latest() < r.Fire {
 		o.addJobViolation(2, j, "shard %d: %s was claimed %v before its time", n, r, (r.Fire - instantOf(o.now)).duration())
 	}
 	if e.delay > 0 {
@@ -289,7 +288,7 @@ func (o *Judge) judgeDelay(j *jobState, n int, e *epoch, r run) {
 		ended = max(ended, sh.watermark)
 	}
 	after := r.Fire.add(-e.delay)
-	if o.endsNow(sh) && after >= ended && after <= instantOf(o.now).add(o.maxClockError+time.Millisecond) {
+	if o.endsNow(sh) && after >= ended && after <= o.latest() {
 		return
 	}
 	if after != ended {
@@ -397,7 +396,7 @@ func (o *Judge) judgeSkipped(j *jobState, n int, g watermarkGroup, due, claimed 
 		o.report.SkippedDisabled += due
 		return
 	}
-	now := instantOf(o.now).add(o.maxClockError) // the latest time that the owner's clock can show
+	now := o.latest()
 	if e.Def.OnMisfire == "skip missed" {
 		if claimed == 0 && now <= g.Fire.add(misfireGrace) {
 			o.addJobViolation(2, j, "shard %d: fire %v was skipped as missed only %v after its time", n, g.Fire, (now - g.Fire).duration())

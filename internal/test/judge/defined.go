@@ -206,7 +206,7 @@ func (o *Judge) judgeRemoval(c *Commit, j *jobState) {
 		o.addJobViolation(14, j, "the record of the defined job was deleted, but not its others")
 	case old == nil:
 	default:
-		if at := old.deleteAt(); c.Client != "" && (at == 0 || at > instantOf(o.now).add(o.maxClockError)) {
+		if at := old.deleteAt(); c.Client != "" && (at == 0 || at > o.latest()) {
 			o.addJobViolation(15, j, "revision %d was deleted at %v, which nobody has asked for before %v", old.Revision, instantOf(o.now), at)
 		}
 	}

@@ -27,6 +27,7 @@ type Judge struct {
 	maxClockError time.Duration // of instances, against the right time
 	wrongClocks   bool          // clocks may be further apart than MaxClockSkew
 	logLag        time.Duration
+	logUnit       time.Duration
 	terms         []span // in each of which a leader began
 	pools         map[string]*poolState
 	trail         trail
@@ -151,6 +152,8 @@ type Options struct {
 	WrongClocks bool
 	// LogLag is the longest time from a commit to its instant in the log.
 	LogLag time.Duration
+	// LogUnit is the unit in which the log has instants, rounded down: that of ZooKeeper has milliseconds.
+	LogUnit time.Duration
 	// Trail is how many lines to print about the commits before a violation.
 	Trail int
 }
@@ -170,6 +173,7 @@ func New(namespace, group string, o Options) *Judge {
 		maxClockError: o.Clocks,
 		wrongClocks:   o.WrongClocks,
 		logLag:        o.LogLag,
+		logUnit:       o.LogUnit,
 		pools:         map[string]*poolState{},
 		report:        &Report{Faults: map[string]int{}, Actions: map[string]int{}, most: o.Trail},
 	}
@@ -632,3 +636,6 @@ func (o *Judge) addOrphans(j *jobState, inc string) {
 		})
 	}
 }
+
+// latest returns the latest time that the clock of the writer of this commit can have shown.
+func (o *Judge) latest() instant { return instantOf(o.now).add(o.maxClockError + o.logUnit) }
