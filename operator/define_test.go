@@ -348,9 +348,27 @@ func TestDefine_NextFire(t *testing.T) {
 		def.Shards = 100
 		_, err := d.op.Define(t.Context(), def)
 		assert.ErrorIs(t, err, operator.ErrTooManyChanges)
-		d.PutRecord(d.Keys.Plan("a"), `{"job":"a"}`)
+		d.PutRecord(d.Keys.Plan("a"), `{"job":"a","life":"`+rec.Life()+`"}`)
 		d.define(def)
 		assert.Equal(t, rec.Earlier, d.read("a").Earlier, "a plan goes on by itself")
+	})
+	runDefs(t, "is that of the change while an earlier creation has a plan", func(t *testing.T, d defs) {
+		d.define(note("a"))
+		d.PutRecord(d.Keys.Plan("a"), `{"job":"a","life":"other.0"}`)
+		time.Sleep(13 * time.Minute)
+		first, def := d.read("a"), note("a")
+		def.Schedule = schedule.At(at(14))
+		assert.Equal(t, at(0), d.define(def).NextFire, "which is owed")
+		rec := d.read("a")
+		assert.Equal(t, []record.EarlierDefinition{{Until: instant(at(13)), Definition: first.Definition}}, rec.Earlier)
+		assert.Equal(t, instant(at(13)), rec.Changed)
+
+		o, reg := d.NewOperator()
+		reg.BeforeTxn(membertest.OnFirstWrite(membertest.IsKey(d.Keys.Defined("a")), func() { d.PutRecord(d.Keys.Plan("a"), `{"job":"a","life":"`+rec.Life()+`"}`) }))
+		def.Shards = 2
+		_, err := o.WithCompiler(executor.Compile).Define(t.Context(), def)
+		require.NoError(t, err)
+		assert.Equal(t, rec.Earlier, d.read("a").Earlier, "it is decided again if it has one of its own meanwhile")
 	})
 	runDefs(t, "stays that of an earlier definition if another author's clock was ahead of this one", func(t *testing.T, d defs) {
 		d.define(note("a"))
@@ -375,7 +393,7 @@ func TestDefine_NextFire(t *testing.T) {
 		d.define(note("a"))
 		time.Sleep(13 * time.Minute)
 		o, reg := d.NewOperator()
-		reg.BeforeTxn(membertest.OnFirstWrite(membertest.IsKey(d.Keys.Defined("a")), func() { d.PutRecord(d.Keys.Plan("a"), `{"job":"a"}`) }))
+		reg.BeforeTxn(membertest.OnFirstWrite(membertest.IsKey(d.Keys.Defined("a")), func() { d.PutRecord(d.Keys.Plan("a"), `{"job":"a","life":"`+d.read("a").Life()+`"}`) }))
 		def := note("a")
 		def.Shards = 2
 		_, err := o.WithCompiler(executor.Compile).Define(t.Context(), def)

@@ -175,7 +175,8 @@ func (o *Judge) judgeChange(j *jobState, old, rec *definedRecord) {
 		o.addJobViolation(15, j, "revision %d follows %d", rec.Revision, old.Revision)
 	}
 	o.report.Redefined++
-	if j.plan != nil || len(rec.Earlier) > len(old.Earlier) {
+	planned := j.plan != nil && strings.HasPrefix(j.plan.Life, rec.Created+".") // not by an earlier creation
+	if planned || len(rec.Earlier) > len(old.Earlier) {
 		return
 	}
 	owed, err := countFires(old.Definition, old.owedFrom(), rec.Changed)
