@@ -241,7 +241,7 @@ func grantsOfStep(t *testing.T, o postgres.Options, function string) []string {
 // requireGrants requires that a function works with the rights which its step of the schema names, and with none of them missing. call is
 // given a number of its own each time.
 func requireGrants(t *testing.T, s *pgserver.Server, o postgres.Options, function string, n int, call func(tx any, i int) error) {
-	all := grantsOfStep(t, o, function)
+	all := append(grantsOfStep(t, o, function), "GRANT EXECUTE ON FUNCTION "+o.Schema+"."+function)
 	require.Len(t, all, n)
 	for without := -1; without < n; without++ {
 		sql := ""
@@ -270,7 +270,7 @@ func TestCompleteRun_NeedsNoMoreThanTheDocumentedRights(t *testing.T) {
 	endOf := func(i int) registry.RunEnd {
 		return registry.RunEnd{Shard: fmt.Sprint("s", i), Work: fmt.Sprint("w", i), Fence: 1}
 	}
-	requireGrants(t, s, o, "complete_run", 4, func(tx any, i int) error { return c.CompleteRun(t.Context(), tx, endOf(i)) })
+	requireGrants(t, s, o, "complete_run", 5, func(tx any, i int) error { return c.CompleteRun(t.Context(), tx, endOf(i)) })
 	require.True(t, fence(t, c, endOf(-1)).Ended)
 }
 

@@ -14,8 +14,9 @@
 // monotonic clocks: it stands still while the server is down, and no change of a clock moves it. The table log has the names that the last
 // 20,000 commits changed, from which watchers continue. Rev.Seq numbers the commits of the schema.
 //
-// All calls are made by functions of the schema, one statement and one transaction each. So a client that is stopped never holds a
-// lock or a transaction, and a pooler in transaction mode can be used, see Options.ListenEndpoints.
+// All calls are made by functions of the schema, one statement and one transaction each. So a client that is stopped never holds the lock of
+// commits, and a pooler in transaction mode can be used, see Options.ListenEndpoints. One that is stopped while the server sends it a long list
+// holds the snapshot of that, and so dead rows, until it goes on or its connection ends. No call waits longer than 4 s for a lock.
 //
 // # Guarantees
 //

@@ -87,7 +87,7 @@ func TestWatch_BehindAPooler(t *testing.T) {
 	s := sharedServer(t)
 	o := newRegistry(t, s)
 	_ = s.Exec(t.Context(), database, "CREATE ROLE "+pgserver.Role+" LOGIN") // it may exist
-	exec(t, s, o, fmt.Sprintf("GRANT USAGE ON SCHEMA %[1]s TO app; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %[1]s TO app", o.Schema))
+	exec(t, s, o, strings.ReplaceAll(fmt.Sprintf(grants, o.Schema), "$ROLE", pgserver.Role))
 	o.Endpoints, o.Username = []string{startPooler(t, s).Addr()}, pgserver.Role
 	var log logged
 	o.Logger = slog.New(slog.NewTextHandler(&log, nil))

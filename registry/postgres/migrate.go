@@ -21,9 +21,12 @@ var step2 string
 //go:embed migrations/003_post.sql
 var step3 string
 
+//go:embed migrations/004_rights.sql
+var step4 string
+
 // schemaSteps are the steps of the schema. The version of a schema is the number of its steps. A step keeps the functions that earlier
 // programs call, so that a fleet can be updated one process after the other.
-var schemaSteps = []string{step1, step2, step3}
+var schemaSteps = []string{step1, step2, step3, step4}
 
 // schemaName matches the name of the schema in the text of a step.
 var schemaName = regexp.MustCompile(`\bSCHEMA rota\b|\brota\.`)

@@ -19,7 +19,7 @@ import (
 //   - all problems of o, if there are any;
 //   - registry.ErrUnavailable and one cause per endpoint, if no primary is reachable;
 //   - registry.ErrUnauthenticated, if the credentials are rejected;
-//   - registry.ErrPermission, if the role lacks a right to the tables of the schema;
+//   - registry.ErrPermission, if the role lacks a right to the tables or the functions of the schema;
 //   - ErrNoSchema, if Migrate has not created the schema, or only an earlier version of it;
 //   - an error that names the setting, if the isolation level of the role is not READ COMMITTED.
 func Open(ctx context.Context, o Options) (*Client, error) {
@@ -121,9 +121,16 @@ func (c *Client) checkSchema(ctx context.Context, l *conn) error {
 	return c.checkRights(ctx, l)
 }
 
+// functionsToRead are the functions that a handle which only reads needs. Others need all but functionsOfUsers, since some call others.
+var (
+	functionsToRead  = []string{"get", "list", "changes", "last", "check_primary"}
+	functionsOfUsers = []string{"complete_run", "post", "place_post"} // in transactions of users
+)
+
 // checkRights returns a registry.ErrPermission that names the rights that the role lacks.
 func (c *Client) checkRights(ctx context.Context, l *conn) error {
-	tables, rights := list{oid: oidTextList, element: oidText}, list{oid: oidTextList, element: oidText}
+	newList := func() list { return list{oid: oidTextList, element: oidText} }
+	tables, rights, reads, users := newList(), newList(), newList(), newList()
 	for table, all := range requiredRights {
 		for _, right := range all {
 			if right == "SELECT" || !c.options.ReadOnly {
@@ -132,9 +139,20 @@ func (c *Client) checkRights(ctx context.Context, l *conn) error {
 			}
 		}
 	}
+	for _, name := range functionsToRead {
+		reads.add([]byte(name))
+	}
+	for _, name := range functionsOfUsers {
+		users.add([]byte(name))
+	}
 	rows, err := l.do(ctx, statement{
-		"SELECT string_agg(r.p || ' on ' || r.t, ', ' ORDER BY r.t, r.p) FROM unnest($1, $2) r (t, p) WHERE NOT has_table_privilege(r.t, r.p)",
-		[]param{tables.param(), rights.param()},
+		`SELECT string_agg(r.p || ' on ' || r.t, ', ' ORDER BY r.t, r.p) FROM (
+			SELECT t, p FROM unnest($1, $2) r (t, p) WHERE NOT has_table_privilege(t, p)
+			UNION ALL
+			SELECT 'function ' || n.nspname || '.' || f.proname, 'EXECUTE' FROM pg_proc f JOIN pg_namespace n ON n.oid = f.pronamespace
+			WHERE n.nspname = $3 AND NOT has_function_privilege(f.oid, 'EXECUTE')
+				AND CASE WHEN $4 THEN f.proname = ANY ($5) ELSE f.proname <> ALL ($6) END) r`,
+		[]param{tables.param(), rights.param(), text(c.options.Schema), boolean(c.options.ReadOnly), reads.param(), users.param()},
 	})
 	switch {
 	case err != nil:

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -69,9 +70,15 @@ func newRole(t *testing.T, s *pgserver.Server, o postgres.Options, sql string) s
 }
 
 // grants are those that the page on stores lists.
-const grants = "GRANT USAGE ON SCHEMA %[1]s TO $ROLE; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %[1]s TO $ROLE;"
+const grants = grantsOfTables + "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA %[1]s TO $ROLE;"
 
-const readGrants = "GRANT USAGE ON SCHEMA %[1]s TO $ROLE; GRANT SELECT ON ALL TABLES IN SCHEMA %[1]s TO $ROLE;"
+const readGrants = readGrantsOfTables + "GRANT EXECUTE ON FUNCTION %[1]s.get, %[1]s.list, %[1]s.changes, %[1]s.last, %[1]s.check_primary TO $ROLE;"
+
+// Those that it listed before step 4 of the schema.
+const (
+	grantsOfTables     = "GRANT USAGE ON SCHEMA %[1]s TO $ROLE; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %[1]s TO $ROLE;"
+	readGrantsOfTables = "GRANT USAGE ON SCHEMA %[1]s TO $ROLE; GRANT SELECT ON ALL TABLES IN SCHEMA %[1]s TO $ROLE;"
+)
 
 func TestOpen_NamesWhatIsMissing(t *testing.T) {
 	s := sharedServer(t)
@@ -107,6 +114,19 @@ func TestOpen_NamesWhatIsMissing(t *testing.T) {
 		err := refuse(o)
 		require.ErrorIs(t, err, registry.ErrPermission)
 		require.ErrorContains(t, err, "DELETE on "+o.Schema+".kv")
+	})
+	t.Run("rights to functions", func(t *testing.T) {
+		o := o
+		o.Username = newRole(t, s, o, fmt.Sprintf(grantsOfTables, o.Schema))
+		err := refuse(o)
+		require.ErrorIs(t, err, registry.ErrPermission)
+		require.ErrorContains(t, err, "EXECUTE on function "+o.Schema+".start_commit")
+		require.NotContains(t, err.Error(), "complete_run", "others call it")
+		o.ReadOnly = true
+		err = refuse(o)
+		require.ErrorIs(t, err, registry.ErrPermission)
+		require.ErrorContains(t, err, "EXECUTE on function "+o.Schema+".list")
+		require.NotContains(t, err.Error(), "start_commit")
 	})
 	t.Run("the role", func(t *testing.T) {
 		o := o
@@ -154,6 +174,41 @@ func TestOpen_NeedsNoMoreThanTheDocumentedRights(t *testing.T) {
 	require.ErrorIs(t, err, registry.ErrReadOnly)
 }
 
+// TestStoresPage executes the statements of the page: those that grant rights, with which handles open, and those that look.
+func TestStoresPage(t *testing.T) {
+	text, err := os.ReadFile("../../docs/stores.md")
+	require.NoError(t, err)
+	sqlAfter := func(heading string) (all string) {
+		_, section, found := strings.Cut(string(text), "# "+heading+"\n")
+		require.True(t, found, heading)
+		section, _, _ = strings.Cut(section, "\n#")
+		for _, block := range strings.Split(section, "```sql\n")[1:] {
+			block, _, _ = strings.Cut(block, "```")
+			all += block
+		}
+		return all
+	}
+	s := startServer(t)
+	o := optionsOf(s)
+	o.Schema = ""
+	require.NoError(t, postgres.Migrate(t.Context(), o))
+	run := func(sql string) { require.NoError(t, s.Exec(t.Context(), database, sql)) }
+	run("CREATE ROLE fleet LOGIN; CREATE ROLE grafana LOGIN; CREATE ROLE app")
+	run(strings.ReplaceAll(sqlAfter("Rights on PostgreSQL"), "TO rota", "TO fleet")) // rota is the superuser here
+	o.Username = "fleet"
+	open(t, o)
+	o.Username, o.ReadOnly = "grafana", true
+	open(t, o)
+	queries := sqlAfter("What to watch")
+	run(queries)
+	_, connections, _ := strings.Cut(queries, "-- Connections")
+	_, connections, _ = strings.Cut(connections, "\n")
+	require.Eventually(t, func() bool {
+		rows, err := s.Query(t.Context(), database, "SELECT usename, sum(count) FROM ("+strings.TrimSuffix(strings.TrimSpace(connections), ";")+") c GROUP BY 1 ORDER BY 1")
+		return err == nil && fmt.Sprint(rows) == "[[fleet 4] [grafana 2]]"
+	}, patience, 20*time.Millisecond, "a process has as many as the page says")
+}
+
 // TestTxn_RefusesAnIsolationLevelThatWasSetLater changes the default of a role whose handle is open: new connections have it.
 func TestTxn_RefusesAnIsolationLevelThatWasSetLater(t *testing.T) {
 	s := sharedServer(t)
@@ -181,7 +236,7 @@ func TestMigrate(t *testing.T) {
 		}
 		wg.Wait()
 		require.NoError(t, postgres.Migrate(t.Context(), o))
-		require.Equal(t, [][]string{{"1"}, {"2"}, {"3"}}, exec(t, s, o, "SELECT version FROM rota.version ORDER BY version"))
+		require.Equal(t, [][]string{{"1"}, {"2"}, {"3"}, {"4"}}, exec(t, s, o, "SELECT version FROM rota.version ORDER BY version"))
 	})
 	t.Run("leaves a later version alone", func(t *testing.T) {
 		o := newRegistry(t, s)
@@ -208,6 +263,29 @@ func TestMigrate(t *testing.T) {
 		exec(t, s, o, "CREATE SCHEMA "+o.Schema+"; CREATE FUNCTION rota.reap(boolean) RETURNS boolean LANGUAGE sql AS 'SELECT true'")
 		require.Error(t, postgres.Migrate(t.Context(), o))
 		require.Equal(t, [][]string{{"0"}}, exec(t, s, o, "SELECT count(*) FROM pg_class WHERE relnamespace = '"+o.Schema+"'::regnamespace"))
+	})
+	t.Run("leaves each role the functions that its rights to tables were made for", func(t *testing.T) {
+		o := optionsOf(s)
+		text, err := postgres.MigrationSQL(o.Schema)
+		require.NoError(t, err)
+		const end = ".version (version) VALUES (3);"
+		before, _, found := strings.Cut(text, end)
+		require.True(t, found)
+		exec(t, s, o, before+end)
+		fleet, looking := o, o
+		fleet.Username = newRole(t, s, o, fmt.Sprintf(grantsOfTables, o.Schema))
+		looking.Username, looking.ReadOnly = newRole(t, s, o, fmt.Sprintf(readGrantsOfTables, o.Schema)), true
+		completing := newRole(t, s, o, strings.Join(grantsOfStep(t, o, "complete_run"), " TO $ROLE;")+" TO $ROLE")
+		posting := newRole(t, s, o, strings.Join(grantsOfStep(t, o, "post"), " TO $ROLE;")+" TO $ROLE")
+		require.NoError(t, postgres.Migrate(t.Context(), o))
+		open(t, fleet)
+		open(t, looking)
+		for role, want := range map[string]string{
+			looking.Username: "{changes,check_primary,get,last,list}", completing: "{complete_run}", posting: "{post}",
+		} {
+			got := exec(t, s, o, "SELECT array_agg(proname ORDER BY proname) FROM pg_proc WHERE pronamespace = '"+o.Schema+"'::regnamespace AND has_function_privilege('"+role+"', oid, 'EXECUTE')")
+			require.Equal(t, want, got[0][0])
+		}
 	})
 	t.Run("can be done by the printed statements", func(t *testing.T) {
 		o := optionsOf(s)

@@ -143,7 +143,7 @@ func TestPost_NeedsNoMoreThanTheDocumentedRights(t *testing.T) {
 	s := sharedServer(t)
 	o := newRegistry(t, s)
 	c := open(t, o)
-	requireGrants(t, s, o, "post", 3, func(tx any, i int) error { return c.Post(t.Context(), tx, "posted", fmt.Append(nil, i)) })
+	requireGrants(t, s, o, "post", 4, func(tx any, i int) error { return c.Post(t.Context(), tx, "posted", fmt.Append(nil, i)) })
 	require.Equal(t, []string{"-1"}, postedValues(t, c, 1))
 }
 

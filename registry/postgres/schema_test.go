@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -83,6 +84,55 @@ func TestCommits_AreDurableWhateverTheRolesDefaultIs(t *testing.T) {
 	}
 	rows := exec(t, s, o, "BEGIN; SELECT rota.tick(0, 1); SELECT current_setting('synchronous_commit')")
 	require.Equal(t, "off", rows[0][0], "a lost tick does no harm")
+}
+
+func TestFunctions_AreSafeToCall(t *testing.T) {
+	s := sharedServer(t)
+	o := newRegistry(t, s)
+	names := func(where string) string {
+		return exec(t, s, o, "SELECT string_agg(proname, ' ') FROM pg_proc WHERE pronamespace = '"+o.Schema+"'::regnamespace AND "+where)[0][0]
+	}
+	t.Run("none is for everybody", func(t *testing.T) {
+		require.Empty(t, names("EXISTS (SELECT FROM aclexplode(coalesce(proacl, acldefault('f', proowner))) a WHERE a.grantee = 0)"))
+	})
+	t.Run("each finds the functions of the server, whatever the path of the caller is", func(t *testing.T) {
+		require.Empty(t, names("NOT coalesce('search_path=pg_catalog, pg_temp' = ANY (proconfig), false)"))
+		o := o
+		o.Username = newRole(t, s, o, fmt.Sprintf(grants, o.Schema)+`CREATE SCHEMA $ROLE;
+			CREATE FUNCTION $ROLE.cardinality(uuid[]) RETURNS integer LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''hostile''; END';
+			CREATE FUNCTION $ROLE.same(text, text) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''hostile''; END';
+			CREATE OPERATOR $ROLE.= (FUNCTION = $ROLE.same, LEFTARG = text, RIGHTARG = text);
+			GRANT USAGE ON SCHEMA $ROLE TO $ROLE; ALTER ROLE $ROLE SET search_path = $ROLE, pg_catalog`)
+		defer exec(t, s, o, "DROP SCHEMA "+o.Username+" CASCADE")
+		c := open(t, o)
+		create(t, c, "d/k")
+		_, err := c.Get(t.Context(), "d/k", registry.ReadOptions{})
+		require.NoError(t, err)
+	})
+}
+
+// TestCalls_AreBoundedWhileATableIsLocked locks tables as VACUUM FULL does.
+func TestCalls_AreBoundedWhileATableIsLocked(t *testing.T) {
+	s := sharedServer(t)
+	o := newRegistry(t, s)
+	tx := begin(t, s, "")
+	require.NoError(t, tx.exec("LOCK TABLE "+o.Schema+".kv, "+o.Schema+".log, "+o.Schema+".session, "+o.Schema+".state, "+o.Schema+".ended"))
+	var all sync.WaitGroup
+	for _, call := range []string{
+		"get('d', 'k')", "list('d')", "changes(ARRAY['d'], ARRAY[1::bigint])", "open_session('s', 1)", "renew_session('s')", "tick(0, 1)",
+		"prune_ends('')", "commit(false, ARRAY[gen_random_uuid()], '{}', '{}', '{}', '{}', '{}', '{}', '{}')", "end_session(false, 's')", "reap(false)",
+		"fence_runs(ARRAY['s'], ARRAY['w'], ARRAY[1::bigint])",
+	} {
+		all.Go(func() {
+			began := time.Now()
+			err := s.Exec(t.Context(), database, "SELECT "+o.Schema+"."+call)
+			assert.ErrorContains(t, err, "lock timeout", call)
+			assert.Less(t, time.Since(began), patience, call)
+		})
+	}
+	all.Wait()
+	tx.rollback()
+	create(t, open(t, o), "d/k")
 }
 
 func TestTable_RefusesRowsThatAreNoEntries(t *testing.T) {

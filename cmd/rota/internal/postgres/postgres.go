@@ -69,9 +69,10 @@ func migrateCommand(s *settings.Settings) *cobra.Command {
 of the schema serves earlier programs too. The role needs the right to create schemas in the database, or, if the schema
 exists, to create in that. The page on stores lists the rights of other roles.
 
-With --print it prints the statements for a new schema and connects to nothing.`,
+With --print it prints the statements for a new schema and connects to nothing. They are not a transaction by themselves: psql -1 makes
+them one.`,
 		Example: `  rota postgres migrate --registry "postgres://db:5432/jobs?schema=rota&user=owner"
-  rota postgres migrate --print >rota.sql`,
+  rota postgres migrate --print | psql -1 -v ON_ERROR_STOP=1 -d jobs`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if print {

@@ -110,7 +110,8 @@ func (s *store) close() {
 func (s *store) rights(verb, preposition, role string) string {
 	return strings.NewReplacer("GRANT", verb, "TO", preposition, "rota", s.schema, "ROLE", role).Replace(
 		`GRANT USAGE ON SCHEMA rota TO ROLE;
-		GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA rota TO ROLE`)
+		GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA rota TO ROLE;
+		GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA rota TO ROLE`)
 }
 
 func (s *store) must(what string, err error) {
