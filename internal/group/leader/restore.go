@@ -183,7 +183,8 @@ func (e *Edits) dropForgotten(v *planning.View) {
 }
 
 // findLostDefinitions returns the definitions in force that another writer deleted or replaced by one of
-// a lower revision. It leaves a job that no live instance offers, since an operator may have removed it.
+// a lower revision. It leaves a job that no live instance offers, since an operator may have removed it, and a defined job
+// whose plan was deleted with its definition: while operators want it, it wakes again by their record.
 func (e *Edits) findLostDefinitions(v *planning.View) (lost []restoredDefinition, err error) {
 	for _, seg := range slices.Sorted(maps.Keys(v.Plans)) {
 		last := v.Plans[seg].Last()
@@ -196,7 +197,9 @@ func (e *Edits) findLostDefinitions(v *planning.View) (lost []restoredDefinition
 			return nil, err
 		}
 		d.conds, d.forgotten = e.restoreConditions(v, seg, last.Job())
-		lost = append(lost, d)
+		if !d.forgotten || last.Job().Kind == "" {
+			lost = append(lost, d)
+		}
 	}
 	return lost, nil
 }
