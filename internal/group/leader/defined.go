@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -338,7 +339,10 @@ func (l *Leader) recordRest(r planning.Rest, rev registry.Rev) {
 	delete(l.View.Jobs, r.Segment)
 	delete(l.View.Defined, r.Segment)
 	if r.Deleted {
-		delete(l.View.Control, r.Segment)
+		control := l.Self.Keys.Control(r.Segment)
+		if slices.ContainsFunc(r.Records.Ops, func(op registry.Op) bool { return op.Key == control }) { // an intent for the next creation stays
+			delete(l.View.Control, r.Segment)
+		}
 		l.Log.Debug("defined job deleted", "job", r.Job.Name)
 	}
 	if r.Defined != nil {

@@ -282,6 +282,8 @@ func TestRests_Guards(t *testing.T) {
 			left := commit(t, w, w.decide())
 			assert.Contains(t, left, "defined", "the next creation")
 			assert.Equal(t, since, left[len(left)-1] == "control", left)
+			_, known := w.l.View.Control["one"]
+			assert.Equal(t, since, known, "the view contains the commit")
 		}
 	})
 	t.Run("a state that is saved meanwhile is not left behind", func(t *testing.T) {
