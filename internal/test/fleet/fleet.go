@@ -12,7 +12,7 @@ import (
 	"github.com/rota-dev/rota/operator"
 )
 
-// Config configures a fleet. All fields but Often, Small, Chains, Pool, Defines, Grace and Trail are required.
+// Config configures a fleet. All fields but Often, Small, Chains, Pool, Defines, Base, Grace and Trail are required.
 type Config struct {
 	Instances int
 	Jobs      int
@@ -22,8 +22,9 @@ type Config struct {
 	Often     time.Duration // between fires of a further job, whose total can be changed; 0: there is none
 	Small     int           // further jobs of one shard, which all fire each second
 	Chains    int           // of three further jobs, each of which follows the one before
-	Pool      int           // the size of a pool of three further jobs, and of some of those that programs define; 0: there is none
+	Pool      int           // the size of a pool of three further jobs, if there is no base, and of some of those that programs define; 0: there is none
 	Defines   int           // names that programs define, change and delete as data
+	Base      string        // a program of another version, see BuildBase; "": all processes are of this version
 	TTL       time.Duration // of sessions
 	Drain     time.Duration // how long a leaving process waits for its runs
 	Grace     time.Duration // the restart grace
@@ -39,6 +40,7 @@ type Fleet struct {
 
 	log       storelog.Log
 	slots     []*Process // one for each instance
+	ofBase    []bool     // for each slot: its process is of the base
 	replaced  []*Process // whose last reports may not be read yet
 	processes int        // started so far
 	size      size       // of the resized job
@@ -59,7 +61,7 @@ func Start(ctx context.Context, s *Server, c Config) (*Fleet, error) {
 		return nil, err
 	}
 	f := &Fleet{
-		Config: c, Server: s, log: log, slots: make([]*Process, c.Instances),
+		Config: c, Server: s, log: log, slots: make([]*Process, c.Instances), ofBase: make([]bool, c.Instances),
 		Judge: judge.New("fleet", "default", judge.Options{Promptly: c.maxDelay(), LogLag: logLag, LogUnit: time.Millisecond, Trail: c.Trail}),
 		size:  size{Revision: 1, Shards: 8},
 	}
@@ -107,14 +109,22 @@ func (f *Fleet) Close() {
 	f.log.Close()
 }
 
-// Replace starts a process in slot i, in place of one that has ended.
-func (f *Fleet) Replace(i int) error {
+// Replace starts a process in slot i, in place of one that has ended. With a base it is of the other version, so that each fault changes
+// which versions the fleet has. The first processes are of the base.
+func (f *Fleet) Replace(i int) error { return f.replaceBy(i, f.Base != "" && !f.ofBase[i]) }
+
+// replaceBy is Replace by a process of the base, or of this version.
+func (f *Fleet) replaceBy(i int, base bool) error {
+	f.ofBase[i] = base
 	if old := f.slots[i]; old != nil {
 		f.replaced = append(f.replaced, old)
 	}
 	f.processes++
 	f.Judge.Report().Processes++
-	client := fmt.Sprintf("i%d-%d", i, f.processes)
+	client, program := fmt.Sprintf("i%d-%d", i, f.processes), ""
+	if base {
+		client, program = client+"-base", f.Base
+	}
 	instance := client
 	if f.Grace > 0 {
 		instance = fmt.Sprintf("i%d", i)
@@ -122,10 +132,13 @@ func (f *Fleet) Replace(i int) error {
 	var err error
 	f.slots[i], err = startProcess(f.Server, assignment{
 		Namespace: "fleet", Instance: instance, Client: client, Jobs: f.Jobs, Shards: f.Shards,
-		Every: f.Every, Takes: f.Takes, Often: f.Often, Resized: f.size, Small: f.Small, Chains: f.Chains, Pooled: f.Pool > 0, Defines: f.Defines, TTL: f.TTL, Drain: f.Drain, Grace: f.Grace,
-	}, f.Dir)
+		Every: f.Every, Takes: f.Takes, Often: f.Often, Resized: f.size, Small: f.Small, Chains: f.Chains, Pooled: f.hasPooled(), Defines: f.Defines, TTL: f.TTL, Drain: f.Drain, Grace: f.Grace,
+	}, program, f.Dir)
 	return err
 }
+
+// hasPooled reports whether the workers have jobs with a pool. Those of a base have none, so there only defined jobs have it.
+func (f *Fleet) hasPooled() bool { return f.Pool > 0 && f.Base == "" }
 
 // Process returns the process in slot i.
 func (f *Fleet) Process(i int) *Process { return f.slots[i] }
@@ -136,7 +149,7 @@ func (f *Fleet) share() int {
 	if f.Often > 0 {
 		all += f.size.Shards
 	}
-	if f.Pool > 0 {
+	if f.hasPooled() {
 		all += pooledJobs * pooledShards
 	}
 	return all / f.Instances

@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"flag"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,35 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
+// bases are the commits whose processes are tested beside those of this version, and how many names of defined jobs they know: the last
+// commit before posted acts, and the last one without kinds. Long runs take all, and all sorts of fleets; else there is one fleet.
+var bases = []struct {
+	commit  string
+	defines int
+}{
+	{"4d304db0", 8},
+	{"de3956a", 0},
+}
+
+func TestMixedFleet_KeepsItsPromises(t *testing.T) {
+	all := slices.DeleteFunc(fleet.Kinds(), func(k fleet.Kind) bool { return k.Name == "edits" })
+	kinds := long.Pick(slices.DeleteFunc(slices.Clone(all), func(k fleet.Kind) bool { return k.Name != "roll" && k.Name != "kill" }), all)
+	for _, base := range long.Pick(bases[:1], bases) {
+		program, err := fleet.BuildBase(t.Context(), base.commit, fleet.Stores()[0].Chaos, t.TempDir())
+		require.NoError(t, err)
+		for _, store := range long.Pick(fleet.Stores()[:1], fleet.Stores()) {
+			for _, members := range long.Pick(store.Members[:1], store.Members) {
+				for _, trial := range fleet.Trials(fleet.Trial{
+					Store: store, Members: members, Kinds: kinds, Rounds: long.Pick(2, 3) * len(kinds), Base: program,
+					Chains: 2, Pool: 4, Defines: long.Pick(0, base.defines), TTL: 3 * time.Second, Seed: *seed,
+				}) {
+					t.Run(trial.String(), func(t *testing.T) { judgeTrial(t, trial) })
+				}
+			}
+		}
+	}
+}
+
 // TestFleet_KeepsItsPromises runs a trial of each sort of fleet on each store, with one member and with three.
 func TestFleet_KeepsItsPromises(t *testing.T) {
 	for _, store := range fleet.Stores() {
@@ -34,20 +64,9 @@ func TestFleet_KeepsItsPromises(t *testing.T) {
 			}
 			for _, trial := range fleet.Trials(all) {
 				t.Run(trial.String(), func(t *testing.T) {
-					t.Parallel() // most of the time is spent waiting
-					trial.Dir = t.TempDir()
-					trial.Progress = func(line string) { t.Log(line) }
-					out, err := trial.Run(t.Context())
-					require.NoError(t, err)
-					var table strings.Builder
-					require.NoError(t, fleet.WriteTable(&table, []fleet.Outcome{out}))
-					t.Logf("\n%s%s", &table, out.Report)
-					assert.Positive(t, out.Report.Claims)
+					out := judgeTrial(t, trial)
 					if trial.Pool > 0 {
 						assert.Positive(t, out.Report.PoolMost, "runs of the pool at once")
-					}
-					if trial.Chains > 0 {
-						assert.Positive(t, out.Report.Releases, "fires of jobs that follow others")
 					}
 					for _, k := range trial.Kinds {
 						assert.GreaterOrEqual(t, out.Report.Faults[k.Name], *rounds, k.Name)
@@ -56,4 +75,21 @@ func TestFleet_KeepsItsPromises(t *testing.T) {
 			}
 		}
 	}
+}
+
+// judgeTrial runs a trial, beside others since most of the time is spent waiting.
+func judgeTrial(t *testing.T, trial fleet.Trial) fleet.Outcome {
+	t.Parallel()
+	trial.Dir = t.TempDir()
+	trial.Progress = func(line string) { t.Log(line) }
+	out, err := trial.Run(t.Context())
+	require.NoError(t, err)
+	var table strings.Builder
+	require.NoError(t, fleet.WriteTable(&table, []fleet.Outcome{out}))
+	t.Logf("\n%s%s", &table, out.Report)
+	assert.Positive(t, out.Report.Claims)
+	if trial.Chains > 0 {
+		assert.Positive(t, out.Report.Releases, "fires of jobs that follow others")
+	}
+	return out
 }

@@ -36,17 +36,17 @@ type Process struct {
 	err    error               // of reading its output
 }
 
-// startProcess starts a worker, which logs to a file in dir.
-func startProcess(s *Server, a assignment, dir string) (*Process, error) {
+// startProcess starts a worker, which logs to a file in dir. It is this program, or another one.
+func startProcess(s *Server, a assignment, program, dir string) (*Process, error) {
 	p := &Process{Instance: a.Instance, Client: a.Client, outputRead: make(chan struct{}), open: map[int]*judge.Call{}}
-	if err := p.start(s, a, dir); err != nil {
+	if err := p.start(s, a, program, dir); err != nil {
 		p.release()
 		return nil, fmt.Errorf("start %s: %w", a.Client, err)
 	}
 	return p, nil
 }
 
-func (p *Process) start(s *Server, a assignment, dir string) error {
+func (p *Process) start(s *Server, a assignment, program, dir string) error {
 	var addrs []string
 	for _, upstream := range s.Addrs() {
 		proxy, err := tcpproxy.Listen(upstream)
@@ -61,9 +61,10 @@ func (p *Process) start(s *Server, a assignment, dir string) error {
 	if err != nil {
 		return err
 	}
-	program, err := os.Executable()
-	if err != nil {
-		return err
+	if program == "" {
+		if program, err = os.Executable(); err != nil {
+			return err
+		}
 	}
 	if p.stderr, err = os.Create(filepath.Join(dir, a.Client+".log")); err != nil {
 		return err

@@ -159,7 +159,7 @@ func (p *program) deleteAll(ctx context.Context) error {
 func (f *Fleet) startProgram(part string) (*Process, error) {
 	f.processes++
 	client := fmt.Sprintf("program-%d", f.processes)
-	return startProcess(f.Server, assignment{Namespace: "fleet", Client: client, Pooled: f.Pool > 0, Defines: f.Defines, Program: part}, f.Dir)
+	return startProcess(f.Server, assignment{Namespace: "fleet", Client: client, Pooled: f.Pool > 0, Defines: f.Defines, Program: part}, "", f.Dir)
 }
 
 // startPrograms starts the programs that act, in place of those that were killed.

@@ -56,12 +56,14 @@ func (c cluster) Leader(ctx context.Context) (Member, error) { return c.Cluster.
 type Store struct {
 	Name    string
 	Start   func(ctx context.Context, members int) (*Server, error)
-	Members []int // the numbers of members that it can have
+	Members []int  // the numbers of members that it can have
+	Chaos   string // the directory of the command chaos for it, in the repository
 }
 
 // Stores returns the stores whose clients this module has.
 func Stores() []Store {
-	return []Store{{"etcd", Etcd, []int{1, 3}}, {"zookeeper", ZooKeeper, []int{1, 3}}}
+	const chaos = "internal/test/fleet/chaos"
+	return []Store{{"etcd", Etcd, []int{1, 3}, chaos}, {"zookeeper", ZooKeeper, []int{1, 3}, chaos}}
 }
 
 // root is the namespace root of the fleet's registry in the store.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -18,6 +19,7 @@ type Kind struct {
 	Members int // the least number of members of the store
 	inject  func(*Faults, context.Context) error
 	store   bool // a fault of the store, which affects all times measured meanwhile
+	mixed   bool // needs a base
 	fleet   sort // see fleetSort
 }
 
@@ -45,6 +47,7 @@ func Kinds() []Kind {
 		{Name: "member", Members: 3, inject: (*Faults).killMember, store: true},
 		{Name: "restart-fleet", Members: 1, inject: (*Faults).restartFleet},
 		{Name: "restart-servers", Members: 1, inject: (*Faults).restartServers, store: true},
+		{Name: "roll", Members: 1, inject: (*Faults).roll, mixed: true},
 		{Name: "total", Members: 1, inject: (*Faults).changeTotal},
 		{Name: "leave", Members: 1, inject: (*Faults).leaveAndJoin, fleet: planned},
 		{Name: "named", Members: 1, inject: (*Faults).restartNamed, fleet: named},
@@ -63,16 +66,17 @@ type Trial struct {
 	Chains   int           // of three jobs beside those; none where records are edited or the outcomes of all runs are counted
 	Pool     int           // the size of a pool of further jobs; 0: there is none; where Chains are
 	Defines  int           // names that two programs define, change and delete as data; where Chains are
+	Base     string        // the program of another version, which half of the processes run, see BuildBase; "": there is none
 	TTL      time.Duration // of sessions
 	Seed     uint64
 	Dir      string       // for the logs of the processes; it is created
 	Progress func(string) // receives a line for each round; may be nil
 }
 
-// Trials splits t into trials with one sort of fleet each. Kinds for which the store has too few members are left
-// out.
+// Trials splits t into trials with one sort of fleet each. Kinds for which the store has too few members, or that need a base and
+// have none, are left out.
 func Trials(t Trial) []Trial {
-	kinds := slices.DeleteFunc(slices.Clone(t.Kinds), func(k Kind) bool { return k.Members > t.Members })
+	kinds := slices.DeleteFunc(slices.Clone(t.Kinds), func(k Kind) bool { return k.Members > t.Members || k.mixed && t.Base == "" })
 	var all []Trial
 	for _, fleet := range []sort{faults, planned, named, lengthy, edited} {
 		part := t
@@ -92,13 +96,19 @@ func Trials(t Trial) []Trial {
 func (t Trial) fleet() sort { return t.Kinds[0].fleetSort() }
 
 // String names the trial.
-func (t Trial) String() string { return fmt.Sprintf("%s-%d-%s", t.Store.Name, t.Members, t.fleet()) }
+func (t Trial) String() string {
+	name := fmt.Sprintf("%s-%d-%s", t.Store.Name, t.Members, t.fleet())
+	if t.Base != "" {
+		name += "-" + filepath.Base(t.Base)
+	}
+	return name
+}
 
 // config returns the configuration of the fleet.
 func (t Trial) config() Config {
 	c := Config{
 		Instances: 3, Jobs: 4, Shards: 4, Every: time.Second, Takes: 400 * time.Millisecond, Often: 200 * time.Millisecond,
-		Small: t.Small, Chains: t.Chains, Pool: t.Pool, Defines: t.Defines, TTL: t.TTL, Drain: 10 * time.Second, Dir: t.Dir, Trail: 24,
+		Small: t.Small, Chains: t.Chains, Pool: t.Pool, Defines: t.Defines, Base: t.Base, TTL: t.TTL, Drain: 10 * time.Second, Dir: t.Dir, Trail: 24,
 	}
 	switch t.fleet() {
 	case planned:

@@ -84,15 +84,27 @@ func (v *verification) example(ctx context.Context, e example) error {
 
 // copyExample copies the files of an example, and returns the names of the tests that it leaves out.
 func (v *verification) copyExample(e example, dir string) (without []string, err error) {
+	return v.copyFiles(filepath.Join(v.Tree, "examples", e.name), dir)
+}
+
+// copyFiles copies the files of a directory and of those below it.
+func (v *verification) copyFiles(from, dir string) (without []string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	from := filepath.Join(v.Tree, "examples", e.name)
 	files, err := os.ReadDir(from)
 	if err != nil {
 		return nil, err
 	}
 	for _, file := range files {
+		if file.IsDir() {
+			below, err := v.copyFiles(filepath.Join(from, file.Name()), filepath.Join(dir, file.Name()))
+			if err != nil {
+				return nil, err
+			}
+			without = append(without, below...)
+			continue
+		}
 		text, err := os.ReadFile(filepath.Join(from, file.Name()))
 		if err != nil {
 			return nil, err
@@ -112,10 +124,14 @@ func (v *verification) copyExample(e example, dir string) (without []string, err
 
 // makeModule makes a module of dir that requires the release.
 func (v *verification) makeModule(ctx context.Context, e example, dir string) error {
-	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-		err := v.run(ctx, dir, "go", "mod", "edit", "-dropreplace="+v.Module, "-require="+v.Module+"@"+v.Version)
-		if err != nil {
-			return err
+	if text, err := os.ReadFile(filepath.Join(dir, "go.mod")); err == nil {
+		for _, module := range []string{v.Module, v.Module + "/registry/postgres"} {
+			if !bytes.Contains(text, []byte("replace "+module+" ")) {
+				continue
+			}
+			if err := v.run(ctx, dir, "go", "mod", "edit", "-dropreplace="+module, "-require="+module+"@"+v.Version); err != nil {
+				return err
+			}
 		}
 	} else {
 		if err := v.run(ctx, dir, "go", "mod", "init", "example.org/"+e.name); err != nil {

@@ -44,7 +44,7 @@ const pooler = "pgbouncer"
 // Stores returns PostgreSQL: a server, one behind a pooler, and one with a standby.
 func Stores() (all []fleet.Store) {
 	for _, name := range []string{"postgres", pooler, Standby} {
-		all = append(all, fleet.Store{Name: name, Start: func(ctx context.Context, _ int) (*fleet.Server, error) { return start(ctx, name) }, Members: []int{1}})
+		all = append(all, fleet.Store{Name: name, Start: func(ctx context.Context, _ int) (*fleet.Server, error) { return start(ctx, name) }, Members: []int{1}, Chaos: "registry/postgres/internal/chaos"})
 	}
 	return all
 }

@@ -43,6 +43,7 @@ func Main(stores []fleet.Store, schemes registryurl.Schemes) {
 type options struct {
 	stores  []fleet.Store
 	members []int
+	base    string // a commit
 	fleet.Trial
 	limits limits
 }
@@ -66,11 +67,16 @@ func run(ctx context.Context, stores []fleet.Store, out, usage io.Writer, args [
 	var outcomes []fleet.Outcome
 	var errs []error
 	for _, store := range o.stores {
+		all := o.Trial
+		if o.base != "" {
+			if all.Base, err = fleet.BuildBase(ctx, o.base, store.Chaos, filepath.Join(dir, "base")); err != nil {
+				return err
+			}
+		}
 		for _, members := range o.members {
 			if !slices.Contains(store.Members, members) {
 				continue
 			}
-			all := o.Trial
 			all.Store, all.Members = store, members
 			for _, t := range fleet.Trials(all) {
 				t.Dir = filepath.Join(dir, t.String())
@@ -119,6 +125,7 @@ func parse(stores []fleet.Store, usage io.Writer, args []string) (*options, erro
 	flags.IntVar(&o.Chains, "chains", 0, "chains of three jobs beside the others, each of which follows the one before")
 	flags.IntVar(&o.Pool, "pool", 0, "the size of a pool of three jobs beside the others, and of some of those of --define; 0: there is none")
 	flags.IntVar(&o.Defines, "define", 0, "names that two programs define, change and delete as data meanwhile; the end then takes five minutes more, until no tombstone is left")
+	flags.StringVar(&o.base, "base", "", "a `commit` of this repository: the fleet begins with processes of its version, and each process that is replaced is of the other one; without it there is no round roll")
 	flags.DurationVar(&o.TTL, "ttl", 2*time.Second, "TTL of sessions")
 	flags.StringVar(&o.Dir, "dir", "", "where to keep the logs of the processes; without it they are kept only after a failure")
 	flags.DurationVar(&o.limits.rerun, "max-rerun-p99", 0, "fail if p99 of the time from a session's end to claims elsewhere exceeds this; 0: no limit")
@@ -149,6 +156,8 @@ func parse(stores []fleet.Store, usage io.Writer, args []string) (*options, erro
 		return nil, fmt.Errorf("%s: not a flag", flags.Arg(0))
 	case o.Rounds < 1 || o.TTL < time.Second || *members < 0 || o.Small < 0 || o.Chains < 0 || o.Pool < 0 || o.Defines < 0:
 		return nil, errors.New("--rounds must be at least 1, --ttl at least 1s, --members, --small-jobs, --chains, --pool and --define at least 0")
+	case o.base == "" && *faults == "roll":
+		return nil, errors.New("--faults roll: needs --base")
 	case !slices.ContainsFunc(o.Kinds, func(k fleet.Kind) bool { return k.Members <= most }):
 		return nil, fmt.Errorf("--faults %s: the store has too few members", *faults)
 	}

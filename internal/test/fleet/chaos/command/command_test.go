@@ -35,6 +35,7 @@ func TestRun_RefusesUnknownArguments(t *testing.T) {
 		"--small-jobs -1":             "--small-jobs",
 		"--chains -1":                 "--chains",
 		"--pool -1":                   "--pool",
+		"--faults roll":               "--base",
 		"--members 1 --faults member": "too few members",
 		"kill":                        "not a flag",
 		"--speed 3":                   "speed",
