@@ -17,6 +17,7 @@ import (
 
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/postgres"
+	"github.com/rota-dev/rota/internal/test/long"
 	"github.com/rota-dev/rota/registry/postgres/internal/pgserver"
 )
 
@@ -29,9 +30,8 @@ func mountSmallDisk(t *testing.T, s *pgserver.Server, mib int) smallDisk {
 	for dir := d.dir; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
 		require.NoError(t, os.Chmod(dir, 0o755)) // the server is another user
 	}
-	if out, err := osexec.Command("mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=%dm", mib), "tmpfs", d.dir).CombinedOutput(); err != nil {
-		t.Skipf("no right to mount a file system: %s", out)
-	}
+	out, err := osexec.Command("mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=%dm", mib), "tmpfs", d.dir).CombinedOutput()
+	require.NoError(t, err, "%s", out)
 	// Lazily, since the server ends later.
 	t.Cleanup(func() { assert.NoError(t, osexec.Command("umount", "--lazy", d.dir).Run()) })
 	d.own(t, s, d.dir)
@@ -106,7 +106,15 @@ func (o *outcomes) check(t *testing.T, c registry.Registry) {
 	}
 }
 
-func TestFullDisk_OfTablesRefusesChangesUntilThereIsRoom(t *testing.T) {
+// These tests mount file systems, which only root may do: they are long tests.
+func TestFullDisk(t *testing.T) {
+	for range long.Pick(0, 1) {
+		t.Run("of tables refuses changes until there is room", testFullTables)
+		t.Run("of the log loses nothing that was acknowledged", testFullLog)
+	}
+}
+
+func testFullTables(t *testing.T) {
 	s := startServer(t)
 	d := mountSmallDisk(t, s, 32)
 	for _, sql := range []string{"CREATE TABLESPACE small LOCATION '" + d.dir + "'", "CREATE DATABASE small TABLESPACE small"} {
@@ -138,7 +146,7 @@ func TestFullDisk_OfTablesRefusesChangesUntilThereIsRoom(t *testing.T) {
 }
 
 // The server ends when it has no room for its log.
-func TestFullDisk_OfTheLogLosesNothingThatWasAcknowledged(t *testing.T) {
+func testFullLog(t *testing.T) {
 	s := startServer(t, "fsync=on", "max_wal_size=32MB", "min_wal_size=32MB", "wal_recycle=off")
 	d := mountSmallDisk(t, s, 100)
 	o := newRegistry(t, s)

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/rota-dev/rota/executor"
 	"github.com/rota-dev/rota/internal/test/judge"
+	"github.com/rota-dev/rota/internal/test/long"
 	"github.com/rota-dev/rota/operator"
 	"github.com/rota-dev/rota/schedule"
 )
@@ -34,7 +36,14 @@ func countDefined(f *Fleet) (take func() map[string]int) {
 	}
 }
 
+// It needs the history of the repository, and builds a commit of it: it is one of the long tests.
 func TestMixedFleet_OlderVersionsLeaveDefinedJobsToNewerOnes(t *testing.T) {
+	for range long.Pick(0, 1) {
+		t.Run("de3956a", testOlderVersion)
+	}
+}
+
+func testOlderVersion(t *testing.T) {
 	base, err := BuildBase(t.Context(), withoutKinds, Stores()[0].Chaos, t.TempDir())
 	require.NoError(t, err)
 	server, err := Etcd(t.Context(), 1)
@@ -105,7 +114,9 @@ func TestMixedFleet_OlderVersionsLeaveDefinedJobsToNewerOnes(t *testing.T) {
 }
 
 func TestBuildBase_NamesAMissingCommit(t *testing.T) {
-	dir := t.TempDir()
+	dir, repository := t.TempDir(), t.TempDir()
+	require.NoError(t, exec.Command("git", "init", "--quiet", repository).Run())
+	t.Chdir(repository)
 	_, err := BuildBase(t.Context(), strings.Repeat("0", 40), Stores()[0].Chaos, dir)
 	require.ErrorContains(t, err, "build base "+strings.Repeat("0", 40)+": the history has no such commit")
 	left, err := os.ReadDir(dir)
