@@ -2,12 +2,12 @@ package postgres_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	osexec "os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -69,10 +69,16 @@ func (d smallDisk) fill(t *testing.T) (makeRoom func()) {
 // outcomes are keys by what a caller learned of their transactions.
 type outcomes struct{ applied, refused, unknown []registry.Key }
 
+func incompressible(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.Read(b)
+	return b
+}
+
 // createUntil creates keys until enough is true.
 func (o *outcomes) createUntil(t *testing.T, c registry.Registry, enough func() bool) {
-	value := []byte(strings.Repeat("v", 2000))
-	for end := time.Now().Add(2 * time.Minute); !enough(); {
+	value := incompressible(20_000)
+	for end := time.Now().Add(5 * time.Minute); !enough(); {
 		require.True(t, time.Now().Before(end), "%d applied, %d refused, %d unknown", len(o.applied), len(o.refused), len(o.unknown))
 		key := registry.Key(fmt.Sprintf("d/k%06d", len(o.applied)+len(o.refused)+len(o.unknown)))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -130,7 +136,7 @@ func testFullTables(t *testing.T) {
 	seen.createUntil(t, c, func() bool { return len(seen.applied) == 10 })
 	makeRoom := d.fill(t)
 	seen.createUntil(t, c, func() bool { return len(seen.refused) >= 20 })
-	_, err = c.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create("d/last", make([]byte, 100_000))}})
+	_, err = c.Txn(t.Context(), registry.Txn{Then: []registry.Op{registry.Create("d/last", incompressible(100_000))}})
 	require.ErrorIs(t, err, registry.ErrQuota)
 	require.ErrorContains(t, err, "No space left on device")
 	require.Empty(t, seen.unknown, "the server answers")

@@ -160,7 +160,7 @@ func (m *member) remove() {
 // audit records each change of a row under the number of its commit, which the schema inserts into the table log after the changes.
 const audit = `
 CREATE TABLE audit (id bigserial PRIMARY KEY, seq bigint, kind text, key text, value bytea, session text, at timestamptz DEFAULT clock_timestamp());
-CREATE FUNCTION audit_kv() RETURNS trigger LANGUAGE plpgsql SET search_path = public AS $$
+CREATE FUNCTION audit_kv() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
 	IF TG_OP = 'DELETE' THEN
 		INSERT INTO audit (kind, key) VALUES ('delete', OLD.dir || '/' || OLD.name);
@@ -169,7 +169,7 @@ BEGIN
 	END IF;
 	RETURN NULL;
 END $$;
-CREATE FUNCTION audit_session() RETURNS trigger LANGUAGE plpgsql SET search_path = public AS $$
+CREATE FUNCTION audit_session() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
 	IF TG_OP = 'DELETE' THEN
 		INSERT INTO audit (kind, session) VALUES ('end', OLD.id);
@@ -179,7 +179,7 @@ BEGIN
 	END IF;
 	RETURN NULL;
 END $$;
-CREATE FUNCTION audit_log() RETURNS trigger LANGUAGE plpgsql SET search_path = public AS $$
+CREATE FUNCTION audit_log() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
 	UPDATE audit SET seq = (SELECT max(seq) FROM added) WHERE seq IS NULL;
 	RETURN NULL;
