@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rota-dev/rota/internal/test/long"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/postgres"
-	"github.com/rota-dev/rota/internal/test/long"
 	"github.com/rota-dev/rota/registry/postgres/internal/pgserver"
 )
 
