@@ -129,17 +129,19 @@ func (s *store) exec(sql string) [][]string {
 	for {
 		rows, err := s.Server.Query(ctx, database, sql)
 		if isTransient(err) && backend.Sleep(ctx, 10*time.Millisecond) {
-			continue // the server is being restarted
+			continue
 		}
 		s.must(sql, err)
 		return rows
 	}
 }
 
-// isTransient reports whether the server is not there, or is ending.
+// isTransient reports whether the server is not there, or is ending, or the statement has locked tables in another order than a call
+// that still runs though its handle was closed.
 func isTransient(err error) bool {
+	const deadlock = "40P01"
 	var answer *pgconn.PgError
-	return err != nil && (!errors.As(err, &answer) || answer.Severity == "FATAL")
+	return err != nil && (!errors.As(err, &answer) || answer.Severity == "FATAL" || answer.Code == deadlock)
 }
 
 // machine returns the machine of a name, with a role of its own unless there is a pooler.
