@@ -221,11 +221,7 @@ func (r *definingRun) runOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.figures["due"], r.figures["made"] = float64(r.once), float64(len(v.lateness))
-	r.figures["p50"] = milliseconds(quantile(v.lateness, 0.5))
-	r.figures["p99"] = milliseconds(quantile(v.lateness, 0.99))
-	r.figures["lost"] += float64(v.lost)
-	r.figures["doubled"] += float64(v.doubled)
+	v.addTo(r.figures)
 	return nil
 }
 

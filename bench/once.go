@@ -58,10 +58,8 @@ func (c once) run(ctx context.Context, o options) (map[string]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	figures := map[string]float64{
-		"due": float64(c.count), "made": float64(len(v.lateness)), "lost": float64(v.lost), "doubled": float64(v.doubled),
-		"p50": milliseconds(quantile(v.lateness, 0.5)), "p99": milliseconds(quantile(v.lateness, 0.99)), "max": milliseconds(quantile(v.lateness, 1)),
-	}
+	figures := map[string]float64{"max": milliseconds(quantile(v.lateness, 1))}
+	v.addTo(figures)
 	addUsage(figures, after.since(before), c.count)
 	return figures, nil
 }
@@ -132,6 +130,14 @@ func runsOf(f *fleet, first, count int) [][]run {
 type onceVerdict struct {
 	lost, doubled int
 	lateness      []time.Duration
+}
+
+// addTo adds the counts and the lateness of one measurement to figures.
+func (v onceVerdict) addTo(figures map[string]float64) {
+	figures["due"], figures["made"] = float64(len(v.lateness)+v.lost), float64(len(v.lateness))
+	figures["p50"], figures["p99"] = milliseconds(quantile(v.lateness, 0.5)), milliseconds(quantile(v.lateness, 0.99))
+	figures["lost"] += float64(v.lost)
+	figures["doubled"] += float64(v.doubled)
 }
 
 func judgeOnce(all [][]run, first, count int) (v onceVerdict) {

@@ -335,16 +335,12 @@ type definedState struct {
 	planning.DefinedRecord                    // without a Defined if there is none
 	job                    planning.JobRecord // zero if there is none; read only for a new creation
 	plan                   registry.Rev       // zero if there is none
-	planOf                 string             // the creation that the plan is of, maybe an earlier one
+	isPlanned              bool               // the plan is of this creation, so that it goes on with a change; that of an earlier one stays until its runs have ended
 	control                registry.Rev       // of an earlier creation that was deleted while it rested; zero if there is none
 }
 
 // isLive reports whether the name is defined.
 func (s *definedState) isLive() bool { return s.Defined != nil && !s.IsDeleted() }
-
-// isPlanned reports whether this creation of the job has a plan, which goes on with a change of the definition. That of an earlier one
-// stays until its runs have ended.
-func (s *definedState) isPlanned() bool { return !s.plan.IsZero() && s.planOf == s.Created }
 
 // leftAtRest reports whether the records of a deleted job may be left that no leader would delete any more, once the name is defined again.
 func (s *definedState) leftAtRest() bool {
@@ -382,16 +378,15 @@ func (d *definer) prepare(ctx context.Context, segment string) (definedState, er
 	}
 }
 
-// readPlanOf reads of which creation the plan is. One that cannot be read is taken for a plan of this one: a leader writes it again.
+// readPlanOf reads the revision of the plan, and whether it is of this creation. One that cannot be read is taken for such a plan: a leader
+// writes it again. A call of readPlan would fail.
 func (o *Operator) readPlanOf(ctx context.Context, segment string, s *definedState) error {
 	e, found, err := o.getRecord(ctx, o.keys.Plan(segment))
 	if err != nil || !found {
 		return err
 	}
-	s.plan, s.planOf = e.Modified, s.Created
-	if plan, err := record.Decode[struct{ Life string }](e.Value); err == nil {
-		s.planOf, _, _ = strings.Cut(plan.Life, ".")
-	}
+	plan, err := record.Decode[struct{ Life string }](e.Value)
+	s.plan, s.isPlanned = e.Modified, err != nil || s.HasLife(plan.Life)
 	return nil
 }
 
@@ -549,7 +544,7 @@ func (d *definer) decide(w *wanted, s *definedState, result *DefineResult) (batc
 		if !s.control.IsZero() {
 			items.Ops = append(items.Ops, registry.Delete(d.keys.Control(w.segment), s.control))
 		}
-	case !s.isPlanned(): // the first plan begins with the earlier definitions in the record
+	case !s.isPlanned: // the first plan begins with the earlier definitions in the record
 		items.Conds = []registry.Cond{asRead(d.keys.Plan(w.segment), s.plan)}
 	}
 	return items, nil
@@ -640,7 +635,7 @@ func (w *wanted) findChanges(old *record.Defined) ([]string, error) {
 func (w *wanted) change(s *definedState, now, first record.Instant) (*record.Defined, error) {
 	next := *s.Defined
 	next.Revision, next.DeleteAfter = s.Revision+1, w.deleteAfter
-	if !s.isPlanned() {
+	if !s.isPlanned {
 		next.Changed, next.Next, next.Earlier = now, first, nil
 		if owes(s.Defined, now) {
 			if len(s.Earlier) == record.MaxEarlier {

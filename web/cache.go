@@ -26,8 +26,7 @@ func newCache[V any](keep time.Duration, most int) *cache[V] {
 	return &cache[V]{keep: keep, most: most, entries: map[string]*entry[V]{}}
 }
 
-// get returns the answer of a key that is kept, or that of call. A failed call is kept too. The value must not be
-// changed.
+// get returns the answer of a key that is kept, or that of call. A failed call is kept too. The value must not be changed.
 func (c *cache[V]) get(key string, call func() (V, error)) (V, error) {
 	c.mu.Lock()
 	e := c.entries[key]

@@ -72,7 +72,13 @@ func newLarge(t testing.TB) *Console {
 		return st.Jobs[0].Counts.Succeeded+st.Jobs[0].Counts.Failed == 10_000 && st.Jobs[0].Running == 0
 	})
 	require.NoError(t, recorder.Shutdown(context.Background()))
-	c, err := New(op, Options{Acts: true, History: ring.Reader("large", ""), Logger: discard, Authorize: func(*http.Request) (User, error) { return User{"lee", Admin}, nil }})
+	return consoleOfAdmin(t, op, Options{History: ring.Reader("large", "")})
+}
+
+// consoleOfAdmin returns a console that takes everybody for an administrator.
+func consoleOfAdmin(t testing.TB, op *operator.Operator, o Options) *Console {
+	o.Acts, o.Logger, o.Authorize = true, slog.New(slog.DiscardHandler), func(*http.Request) (User, error) { return User{"lee", Admin}, nil }
+	c, err := New(op, o)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c
@@ -98,10 +104,7 @@ func newDefined(t testing.TB, n int) *Console {
 	}
 	_, err = op.DefineAll(t.Context(), defs)
 	require.NoError(t, err)
-	c, err := New(op, Options{Acts: true, Logger: discard, Authorize: func(*http.Request) (User, error) { return User{"lee", Admin}, nil }})
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	return c
+	return consoleOfAdmin(t, op, Options{})
 }
 
 // Each page of 10,000 jobs, of a job of 10,000 shards, and of jobs that are defined as data, is small.

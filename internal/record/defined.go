@@ -96,6 +96,12 @@ func (d *Defined) Life() string {
 	return d.Created + "." + strconv.Itoa(n)
 }
 
+// HasLife reports whether a life is of this creation.
+func (d *Defined) HasLife(life string) bool {
+	created, _, _ := strings.Cut(life, ".")
+	return created == d.Created
+}
+
 // IsGone reports whether the record is all that is left of a deleted job.
 func (d *Defined) IsGone() bool { return d.IsDeleted() && d.Gone != 0 }
 

@@ -172,7 +172,7 @@ func (c *Client) FenceRun(ctx context.Context, end registry.RunEnd) (registry.Co
 func (c *Client) fenceRuns(ends []registry.RunEnd) ([]fenceAnswer, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.options.CallTimeout)
 	defer cancel()
-	shards, works, fences := list{oid: oidTextList, element: oidText}, list{oid: oidTextList, element: oidText}, list{oid: oidInt8List, element: oidInt8}
+	shards, works, fences := textList(), textList(), list{oid: oidInt8List, element: oidInt8}
 	for _, e := range ends {
 		shards.add([]byte(e.Shard))
 		works.add([]byte(e.Work))

@@ -66,7 +66,7 @@ func (d smallDisk) fill(t *testing.T) (makeRoom func()) {
 	return func() { require.NoError(t, os.Remove(name)) }
 }
 
-// outcomes are keys by what a caller learned of their transactions.
+// outcomes has the keys of transactions, by the outcome that their caller learned.
 type outcomes struct{ applied, refused, unknown []registry.Key }
 
 func incompressible(n int) []byte {
@@ -141,7 +141,8 @@ func testFullTables(t *testing.T) {
 	require.ErrorContains(t, err, "No space left on device")
 	require.Empty(t, seen.unknown, "the server answers")
 	seen.check(t, c)
-	time.Sleep(6 * time.Second)
+	full := time.Now()
+	seen.createUntil(t, c, func() bool { return time.Since(full) > 6*time.Second })
 	require.NoError(t, session.Err(), "renewals need no room")
 
 	makeRoom()
@@ -172,7 +173,7 @@ func testFullLog(t *testing.T) {
 	makeRoom := d.fill(t)
 	seen.createUntil(t, c, func() bool { return len(seen.unknown) > 0 && len(seen.refused) > 2 })
 	makeRoom()
-	s.Kill() // what is left of it
+	s.Kill() // the processes that have not ended
 	require.NoError(t, s.Continue(t.Context()))
 	applied := len(seen.applied)
 	seen.createUntil(t, c, func() bool { return len(seen.applied) == applied+20 })

@@ -129,8 +129,7 @@ var (
 
 // checkRights returns a registry.ErrPermission that names the rights that the role lacks.
 func (c *Client) checkRights(ctx context.Context, l *conn) error {
-	newList := func() list { return list{oid: oidTextList, element: oidText} }
-	tables, rights, reads, users := newList(), newList(), newList(), newList()
+	tables, rights, reads, users := textList(), textList(), textList(functionsToRead...), textList(functionsOfUsers...)
 	for table, all := range requiredRights {
 		for _, right := range all {
 			if right == "SELECT" || !c.options.ReadOnly {
@@ -138,12 +137,6 @@ func (c *Client) checkRights(ctx context.Context, l *conn) error {
 				rights.add([]byte(right))
 			}
 		}
-	}
-	for _, name := range functionsToRead {
-		reads.add([]byte(name))
-	}
-	for _, name := range functionsOfUsers {
-		users.add([]byte(name))
 	}
 	rows, err := l.do(ctx, statement{
 		`SELECT string_agg(r.p || ' on ' || r.t, ', ' ORDER BY r.t, r.p) FROM (

@@ -52,6 +52,15 @@ type list struct {
 	body         []byte
 }
 
+// textList returns an array of texts.
+func textList(all ...string) list {
+	l := list{oid: oidTextList, element: oidText}
+	for _, v := range all {
+		l.add([]byte(v))
+	}
+	return l
+}
+
 func (l *list) add(v []byte) {
 	l.n++
 	l.body = binary.BigEndian.AppendUint32(l.body, uint32(len(v)))

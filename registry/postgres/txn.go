@@ -130,7 +130,7 @@ func toTxnAnswers(rows []row, n int) ([]txnAnswer, error) {
 func (c *Client) commitStatement(txns []encodedTxn) statement {
 	ids := list{oid: oidUUIDList, element: oidUUID}
 	places, kinds := list{oid: oidInt4List, element: oidInt4}, list{oid: oidInt4List, element: oidInt4}
-	dirs, names, sessions := list{oid: oidTextList, element: oidText}, list{oid: oidTextList, element: oidText}, list{oid: oidTextList, element: oidText}
+	dirs, names, sessions := textList(), textList(), textList()
 	seqs, values := list{oid: oidInt8List, element: oidInt8}, list{oid: oidByteaList, element: oidBytea}
 	for i := range txns {
 		ids.add(txns[i].id[:])

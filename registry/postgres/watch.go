@@ -122,7 +122,7 @@ const batchWatches = 256
 func (c *Client) readChanges(asked []changesSince) ([]changesAnswer, error) {
 	ctx, cancel := context.WithTimeout(c.handle.Context(), c.options.CallTimeout)
 	defer cancel()
-	dirs, afters := list{oid: oidTextList, element: oidText}, list{oid: oidInt8List, element: oidInt8}
+	dirs, afters := textList(), list{oid: oidInt8List, element: oidInt8}
 	for _, a := range asked {
 		dirs.add([]byte(a.dir))
 		afters.addInt8(a.after.Seq)

@@ -44,7 +44,7 @@ func BuildBase(ctx context.Context, commit, chaos, dir string) (program string, 
 	return program, os.RemoveAll(source)
 }
 
-// output returns what a command prints.
+// output returns the standard output of a command, and has its standard error in the error.
 func output(ctx context.Context, dir, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
