@@ -124,10 +124,13 @@ func (o *Judge) judgeOwners(c *Commit, j *jobState, p *planRecord) {
 	}
 }
 
-// acceptsLabels reports whether a member has the labels, and the kind, of the newest definition of a plan, of the one before this
-// write, or of a stored one of the same or a higher revision: the leader planned by one of them.
+// acceptsLabels reports whether a member has the labels, and the kind, of the newest definition of a plan, of the one before if this
+// write begins an epoch, or of a stored one of the same or a higher revision: the leader planned by one of them.
 func (j *jobState) acceptsLabels(p *planRecord, m *memberRecord) bool {
-	return p.last().Def.acceptsLabels(m) || j.plan != nil && j.plan.last().Def.acceptsLabels(m) || j.sources.contain(func(d *definition) bool {
+	if j.plan != nil && j.plan.last().Number < p.last().Number && j.plan.last().Def.acceptsLabels(m) {
+		return true
+	}
+	return p.last().Def.acceptsLabels(m) || j.sources.contain(func(d *definition) bool {
 		return d.Revision >= p.last().Def.Revision && d.acceptsLabels(m)
 	})
 }
