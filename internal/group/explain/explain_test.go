@@ -413,6 +413,13 @@ func gateCases() []gateCase {
 			r.Plan.Reruns = coordtest.Runs(shardset.Of(0, 1), coordtest.Fire(5, 1).RetryAt(at(7), time.Minute))
 			r.Plan.Cancels = coordtest.Runs(shardset.Of(0), coordtest.Fire(5, 1))
 		}, 0, "a does not make attempt 2: an operator has cancelled the run", "", "retry the fire then"},
+		{"a cancelled retry, while a trigger waits for a slot", "retry", Stop, func(t *testing.T, r *Records) {
+			r.Plan.Epochs[0] = epoch(t, 1, coordtest.Start, `,"pool":"db"`)
+			r.claim(0, coordtest.Fire(5, 1).Watermark())
+			r.Plan.Reruns = coordtest.Runs(shardset.Of(0), coordtest.Fire(5, 1).RetryAt(at(7), time.Minute))
+			r.Plan.Cancels = coordtest.Runs(shardset.Of(0), coordtest.Fire(5, 1))
+			r.Plan.Triggers = []record.Trigger{{Number: 9, At: at(5), Epoch: 1}}
+		}, 0, "a does not make attempt 2: an operator has cancelled the run", "", "retry the fire then"},
 		{"a re-run that may begin", "retry", Stop, func(_ *testing.T, r *Records) {
 			r.claim(0, coordtest.Fire(5, 1).Watermark())
 			r.Plan.Reruns = coordtest.Runs(shardset.Of(0), coordtest.Fire(5, 2))

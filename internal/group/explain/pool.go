@@ -29,7 +29,7 @@ func (r *Records) freeSlots(inc string) map[string]int {
 // checkPool checks whether the run has a slot of its pool. It has no result for a job without a pool.
 func (s *subject) checkPool() result {
 	run, waits := s.find(claiming.NoSlot)
-	if !waits {
+	if _, dropped := s.findDrop(); !waits || dropped { // a later run waits then
 		if s.epoch == nil || s.epoch.Job().Pool == "" {
 			return result{}
 		}

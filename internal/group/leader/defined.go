@@ -148,7 +148,8 @@ func (l *Leader) nextStep() (at time.Time) {
 	return earliest(at, l.defined.countAgainAt)
 }
 
-// StepDefined wakes the defined jobs that are due, and deletes those that are over.
+// StepDefined wakes the defined jobs that are due, and deletes those that are over. After an error the next call decides about
+// the same jobs again: without a write, no event would ask for that.
 func (l *Leader) StepDefined(ctx context.Context) error {
 	d := &l.defined
 	if !d.synced {
@@ -161,12 +162,26 @@ func (l *Leader) StepDefined(ctx context.Context) error {
 	if !d.index.HasWork(now) {
 		return nil
 	}
+	followers := planning.FindFollowers(&l.View)
+	taken := d.index.Take(now, maxSteps, func(segment string) defined.Beside { return l.besides(segment, followers) })
+	if err := l.carryOut(ctx, taken); err != nil {
+		for _, due := range taken {
+			d.index.Ask(due.Segment)
+		}
+		return err
+	}
+	if d.index.HasWork(now) {
+		l.wakeUp()
+	}
+	return nil
+}
+
+// carryOut commits the steps of defined jobs.
+func (l *Leader) carryOut(ctx context.Context, steps []defined.Due) error {
 	term := []registry.Cond{registry.At(l.Self.Keys.Leader(), l.View.Term)}
 	var stores []storedDefined
 	var deletes []defined.Due
-	followers := planning.FindFollowers(&l.View)
-	besides := func(segment string) defined.Beside { return l.besides(segment, followers) }
-	for _, due := range d.index.Take(now, maxSteps, besides) {
+	for _, due := range steps {
 		switch due.Step {
 		case defined.Delete, defined.Bury:
 			deletes = append(deletes, due)
@@ -182,13 +197,7 @@ func (l *Leader) StepDefined(ctx context.Context) error {
 	if err := l.commitStored(ctx, term, stores); err != nil {
 		return err
 	}
-	if err := l.deleteOver(ctx, term, deletes); err != nil {
-		return err
-	}
-	if d.index.HasWork(now) {
-		l.wakeUp()
-	}
-	return nil
+	return l.deleteOver(ctx, term, deletes)
 }
 
 // storedDefined is the definition of a defined job that is to be awake.

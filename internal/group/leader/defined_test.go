@@ -412,6 +412,17 @@ func TestSteps_Guards(t *testing.T) {
 		e, _ := w.l.defined.index.Get("one")
 		assert.False(t, e.IsGone())
 	})
+	t.Run("what fails is decided again, without an event", func(t *testing.T) {
+		for _, created := range []string{"t1", ""} {
+			w := due(t, created)
+			w.l.Self.Reg = failing{w.reg}
+			require.ErrorIs(t, w.l.StepDefined(t.Context()), errFailing)
+			w.l.Self.Reg = w.reg
+			assert.Equal(t, created != "", slices.Contains(step(t, w), "definition"))
+			e, _ := w.l.defined.index.Get("one")
+			assert.Equal(t, created == "", e.IsGone())
+		}
+	})
 	t.Run("the term", func(t *testing.T) {
 		for _, created := range []string{"t1", ""} {
 			w := due(t, created)
@@ -420,6 +431,15 @@ func TestSteps_Guards(t *testing.T) {
 			assert.Equal(t, []string{"defined"}, w.has())
 		}
 	})
+}
+
+// failing is a registry that commits nothing.
+type failing struct{ registry.Registry }
+
+var errFailing = errors.New("failing")
+
+func (failing) Txn(context.Context, registry.Txn) (registry.Rev, error) {
+	return registry.Rev{}, errFailing
 }
 
 func TestCounts_ArePublished(t *testing.T) {
