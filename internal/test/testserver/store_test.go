@@ -99,7 +99,8 @@ const (
 	opSync   = 9
 	opAuth   = 100
 
-	errNoNode = -101
+	errNoNode     = -101
+	errNodeExists = -110
 )
 
 func (s zookeeperStore) put(ctx context.Context, c *testserver.Cluster, m *testserver.Member, key, value string) error {
@@ -113,6 +114,9 @@ func (s zookeeperStore) put(ctx context.Context, c *testserver.Cluster, m *tests
 		scheme, id = "world", "anyone"
 	}
 	_, err = conn.request(opCreate, "/"+key, []byte(value), int32(1), int32(31), scheme, id, int32(0))
+	if err == zkError(errNodeExists) {
+		return nil // an attempt whose reply came too late has created it
+	}
 	return err
 }
 
