@@ -108,10 +108,44 @@ go run ./internal/test/testrun provision
 # One package more at a time than there are processors, since those with servers mostly wait.
 packages=$(($(getconf _NPROCESSORS_ONLN) + 1))
 
+with_race=$(go list ./... | grep -vE '/internal/(group/(balance|explore|planning)|test/(budget|simulate))$')
+
+# test_module tests a module. One that go.work lists is tested in the workspace. The root's is not, which proves that its go.mod is
+# complete. Its packages that take longest begin first.
+test_module() {
+	local dir=$1 work_file=off patterns=(./...) began=$SECONDS failed=0
+	shift
+	if [[ $dir == . ]]; then
+		# shellcheck disable=SC2206 # one pattern for each package
+		patterns=(./registry/... $with_race)
+	elif grep -q "^	$dir\$" go.work; then
+		work_file=
+	fi
+	(cd "$dir" && GOWORK=$work_file go test -race -count=1 -timeout="$timeout" "$@" "${patterns[@]}" </dev/null) || failed=1
+	echo "test: module $dir in $((SECONDS - began)) s"
+	return "$failed"
+}
+
+# test_one_by_one tests the modules whose directories it reads, one package at a time.
+test_one_by_one() {
+	local dir failed=0
+	while read -r dir; do
+		test_module "$dir" -p 1 "$@" || failed=1
+	done
+	return "$failed"
+}
+
+# The other modules are tested beside the root's, since their packages mostly wait for stores: PostgreSQL as a registry, which takes as
+# long as all others, and those. The tools have a module each and no tests.
+echo ./registry/postgres | test_one_by_one "$@" >"$work/postgres" 2>&1 &
+others=($!)
+find . -mindepth 2 -name go.mod -not -path './internal/tools/*' -not -path './registry/postgres/*' -exec dirname {} + | sort |
+	test_one_by_one "$@" >"$work/others" 2>&1 &
+others+=($!)
+
 # Packages in which the race detector is of little use are tested without it, and some fleets of the simulation with it as well.
 without_race=(./internal/group/{balance,explore,planning} ./internal/test/{budget,simulate})
 if $long; then go test -race -count=1 -timeout="$timeout" -p "$packages" "$@" "${without_race[@]}" || status=1; fi
-with_race=$(go list ./... | grep -vE '/internal/(group/(balance|explore|planning)|test/(budget|simulate))$')
 go test -count=1 -timeout="$timeout" -p "$packages" "$@" "${without_race[@]}" || status=1
 go test -count=1 -timeout="$timeout" ./internal/test/fleet -run HostileRecords "$@" || status=1
 go test -race -count=1 -timeout="$timeout" ./internal/test/simulate -run 'Fleet|Stoppable' \
@@ -122,34 +156,11 @@ go test -count=1 -timeout=30m -tags rotacheck -skip 'TestStoreClock|TestStats_Of
 	./internal/mutex ./internal/contain ./internal/group/{claimer,elector,eventlog,leader,member} \
 	./executor/... ./handler ./history ./coordinator || status=1
 
-# test_module tests a module. One that go.work lists is tested in the workspace. The root's is not, which proves that its go.mod is
-# complete. Its packages that take longest begin first.
-test_module() {
-	local dir=$1 work_file=off patterns=(./...)
-	shift
-	if [[ $dir == . ]]; then
-		# shellcheck disable=SC2206 # one pattern for each package
-		patterns=(./registry/... $with_race)
-	elif grep -q "^	$dir\$" go.work; then
-		work_file=
-	fi
-	(cd "$dir" && GOWORK=$work_file go test -race -count=1 -timeout="$timeout" "$@" "${patterns[@]}" </dev/null)
-}
-
-# The other modules are tested beside the root's, one package at a time, since the packages of stores mostly wait. The tools have a
-# module each and no tests.
-test_others() {
-	local failed=0
-	while read -r dir; do
-		test_module "$dir" -p 1 "$@" || failed=1
-	done < <(find . -mindepth 2 -name go.mod -not -path './internal/tools/*' -exec dirname {} + | sort)
-	return "$failed"
-}
-test_others "$@" >"$work/others" 2>&1 &
-others=$!
 test_module . -p "$packages" "$@" || status=1
-wait "$others" || status=1
-cat "$work/others"
+for lane in "${others[@]}"; do
+	wait "$lane" || status=1
+done
+cat "$work/postgres" "$work/others"
 
 go run ./internal/test/testrun table "$ROTA_CONFORMANCE_REPORT" || status=1
 

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"sync"
 	"time"
 
@@ -58,7 +59,10 @@ func newClient(o Options) *Client {
 	c.listener.up = func(l *conn) { c.goLink(func() { c.listen(l) }) }
 	c.fences = c.newSlot(readSilence, o.Endpoints, func(string) {})
 	c.commits = newBatcher(c.goLink, 2, batchItems, batchBytes, func() { c.awaitLink(c.writes) }, c.sendTxns)
-	c.changes = newBatcher(c.goLink, 1, batchWatches, 0, func() { c.awaitLink(c.reads) }, c.readChanges)
+	c.changes = newBatcher(c.goLink, 1, batchWatches, 0, func() {
+		c.awaitLink(c.reads)
+		runtime.Gosched() // the watchers that were woken together ask together
+	}, c.readChanges)
 	c.fenced = newBatcher(c.goLink, 1, batchFences, 0, func() { c.awaitLink(c.fences) }, c.fenceRuns)
 	return c
 }
