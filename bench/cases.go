@@ -37,6 +37,8 @@ var cases = slices.Concat(
 	rotaStorms("etcd", 2),
 	stormCases("rota", "zookeeper", 2, 100, 500, 2000, 5000, 10000),
 	rotaStorms("zookeeper", 2),
+	stormCases("rota", "postgres", 2, 100, 500, 2000, 5000, 10000),
+	rotaStorms("postgres", 2),
 	floorCases(),
 	crashFloorCases(),
 	shardCases(),

@@ -280,7 +280,7 @@ var episodeJobs = jobSet{Count: 4, Every: 50 * time.Millisecond, Shards: 25}
 var manyJobs = jobSet{Count: 15000, Every: 10 * time.Second, Spread: true, Shards: 1}
 
 func failoverCases() (cases []benchCase) {
-	for _, store := range []string{"etcd", "zookeeper"} {
+	for _, store := range []string{"etcd", "zookeeper", "postgres"} {
 		cases = append(cases,
 			benchCase{
 				name:  "crash-" + store,

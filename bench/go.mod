@@ -4,7 +4,10 @@ module github.com/rota-dev/rota/bench
 
 go 1.26.0
 
-replace github.com/rota-dev/rota => ../
+replace (
+	github.com/rota-dev/rota => ../
+	github.com/rota-dev/rota/registry/postgres => ../registry/postgres
+)
 
 require (
 	github.com/dcron-contrib/redisdriver v0.0.1
@@ -18,7 +21,8 @@ require (
 	github.com/riverqueue/river v0.51.0
 	github.com/riverqueue/river/riverdriver/riverpgxv5 v0.51.0
 	github.com/robfig/cron/v3 v3.0.1
-	github.com/rota-dev/rota v0.0.0-00010101000000-000000000000
+	github.com/rota-dev/rota v0.0.0
+	github.com/rota-dev/rota/registry/postgres v0.0.0-00010101000000-000000000000
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.uber.org/zap v1.27.1
 	golang.org/x/sys v0.49.0

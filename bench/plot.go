@@ -19,7 +19,7 @@ type chart struct {
 }
 
 var (
-	rotaSeries = []string{"storm-memory-", "storm-etcd-", "storm-zookeeper-"}
+	rotaSeries = []string{"storm-memory-", "storm-etcd-", "storm-zookeeper-", "storm-postgres-"}
 	peerSeries = []string{"storm-etcd-", "storm-etcd-txn-", "storm-etcd-election-", "storm-gocron-", "storm-dcron-", "storm-asynq-", "storm-river-"}
 )
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os/exec"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -11,23 +12,32 @@ import (
 
 	"github.com/rota-dev/rota/conformance/freeport"
 	"github.com/rota-dev/rota/internal/test/testserver/dbserver"
+	"github.com/rota-dev/rota/registry"
+	"github.com/rota-dev/rota/registry/postgres"
 )
 
-// startPostgres starts a PostgreSQL that syncs each commit to disk, with River's tables.
+// startPostgres starts a PostgreSQL that syncs each commit to disk, with the tables of rota and of River.
 func startPostgres(ctx context.Context) (*store, error) {
-	return startServer(ctx, func(dir string, port *freeport.Port) (*exec.Cmd, error) {
+	s, err := startServer(ctx, func(dir string, port *freeport.Port) (*exec.Cmd, error) {
 		command, err := dbserver.PreparePostgres(ctx, dir, port, "fsync=on", "synchronous_commit=on")
 		if err != nil {
 			return nil, fmt.Errorf("provide PostgreSQL: %w", err)
 		}
 		return command(), nil
 	}, openPostgres)
+	if err != nil {
+		return nil, err
+	}
+	s.open = func(ctx context.Context) (registry.Registry, error) {
+		return openRegistry(ctx, s.url, slog.New(slog.DiscardHandler))
+	}
+	return s, nil
 }
 
 // openPostgres returns a counter of transactions once the server answers, and creates
-// River's tables.
+// the tables.
 func openPostgres(ctx context.Context, addr string) (url string, count func(context.Context) (traffic, error), closeClient func(), err error) {
-	url = fmt.Sprintf("postgres://rota@%s/postgres?sslmode=disable", addr)
+	url = fmt.Sprintf("postgres://%s/postgres?user=rota&sslmode=disable", addr)
 	pool, err := pgxpool.New(ctx, url)
 	if err != nil {
 		return url, nil, func() {}, err
@@ -43,5 +53,16 @@ func openPostgres(ctx context.Context, addr string) (url string, count func(cont
 	if err == nil {
 		_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
 	}
+	if err == nil {
+		err = migrateRota(ctx, url)
+	}
 	return url, count, pool.Close, err
+}
+
+func migrateRota(ctx context.Context, url string) error {
+	o, err := postgres.ParseURL(url)
+	if err != nil {
+		return err
+	}
+	return postgres.Migrate(ctx, o)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/rota-dev/rota/internal/registryurl"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
+	"github.com/rota-dev/rota/registry/postgres"
 	"github.com/rota-dev/rota/schedule"
 )
 
@@ -47,7 +48,16 @@ func openRegistry(ctx context.Context, url string, log *slog.Logger) (registry.R
 	if url == memoryURL {
 		return memory.New().Client("bench"), nil
 	}
-	return registryurl.Open(ctx, url, log)
+	return registryurl.Schemes{"postgres": openOnPostgres}.Open(ctx, url, registryurl.Options{Logger: log})
+}
+
+func openOnPostgres(ctx context.Context, url string, o registryurl.Options) (registry.Registry, error) {
+	p, err := postgres.ParseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	p.Logger = o.Logger
+	return postgres.Open(ctx, p)
 }
 
 func jobName(job int) string { return fmt.Sprintf("job-%05d", job) }

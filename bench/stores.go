@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rota-dev/rota/internal/registryurl"
 	"github.com/rota-dev/rota/internal/test/testserver"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/memory"
@@ -121,7 +120,7 @@ func newClusterStore(c *testserver.Cluster, scheme string, count func(counters m
 		url:  url,
 		addr: server.Addr(),
 		open: func(ctx context.Context) (registry.Registry, error) {
-			return registryurl.Open(ctx, url, slog.New(slog.DiscardHandler))
+			return openRegistry(ctx, url, slog.New(slog.DiscardHandler))
 		},
 		server: server,
 		pid:    server.Pid(),
