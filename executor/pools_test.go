@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -360,10 +361,16 @@ func TestPool_HostileRecords(t *testing.T) {
 				require.NoError(t, err)
 				require.NotEmpty(t, listing.Entries)
 				for _, e := range listing.Entries {
-					if e.Key.Name() != "free" {
-						_, err := hand.Txn(t.Context(), registry.Txn{Then: []registry.Op{edit(e)}})
-						require.NoError(t, err)
+					if e.Key.Name() == "free" {
+						continue
 					}
+					_, err := hand.Txn(t.Context(), registry.Txn{Then: []registry.Op{edit(e)}})
+					for errors.Is(err, registry.ErrConflict) { // an instance has reacted to the edit before
+						e, err = hand.Get(t.Context(), e.Key, registry.ReadOptions{Fresh: true})
+						require.NoError(t, err)
+						_, err = hand.Txn(t.Context(), registry.Txn{Then: []registry.Op{edit(e)}})
+					}
+					require.NoError(t, err)
 				}
 			}
 			until(3)
