@@ -33,18 +33,9 @@ var schemaName = regexp.MustCompile(`\bSCHEMA rota\b|\brota\.`)
 
 // stepSQL returns the statements of the step at i for a schema, with those that record it.
 func stepSQL(schema string, i int) string {
-	return schemaName.ReplaceAllStringFunc(schemaSteps[i], func(s string) string { return strings.Replace(s, "rota", schema, 1) }) + "\n" + insertVersion(schema, i+1) + ";\n"
+	statements := schemaName.ReplaceAllStringFunc(schemaSteps[i], func(s string) string { return strings.Replace(s, "rota", schema, 1) })
+	return fmt.Sprintf("%s\nINSERT INTO %s.version (version) VALUES (%d);\n", statements, schema, i+1)
 }
-
-func insertVersion(schema string, version int) string {
-	return "INSERT INTO " + schema + ".version (version) VALUES (" + strconv.Itoa(version) + ")"
-}
-
-func createVersions(schema string) string {
-	return "CREATE TABLE IF NOT EXISTS " + schema + ".version (version integer NOT NULL PRIMARY KEY);\n"
-}
-
-func createSchema(schema string) string { return "CREATE SCHEMA IF NOT EXISTS " + schema + ";\n" }
 
 // Migrate creates the schema of a registry, or updates it. It does nothing if the schema is up to date, or was created by a later version.
 // Several processes may call it at once: a lock makes the others wait. It is one transaction.
@@ -72,22 +63,22 @@ func migrate(ctx context.Context, o Options) error {
 	if err != nil || version >= len(schemaSteps) {
 		return err
 	}
-	_, err = c.Exec(ctx, migration(o.Schema)).ReadAll()
+	_, err = c.Exec(ctx, "BEGIN ISOLATION LEVEL READ COMMITTED;\n"+migration(o.Schema)+"COMMIT;\n").ReadAll()
 	return err
 }
 
-// migration returns a transaction that takes the steps that a schema lacks. The lock makes concurrent callers wait, and each then sees the steps of
-// the others. A step that waits for a long statement of others, such as a backup, would make a fleet wait behind it: it fails instead, and may be
-// tried again.
+// migration returns the statements that take the steps that a schema lacks, for one transaction. The lock makes concurrent callers wait, and each
+// then sees the steps of the others. A step that waits for a long statement of others, such as a backup, would make a fleet wait behind it: it
+// fails instead, and may be tried again.
 func migration(schema string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "BEGIN ISOLATION LEVEL READ COMMITTED;\nSELECT pg_advisory_xact_lock(1919906913, hashtext('%s'));\n", schema)
-	b.WriteString("SET LOCAL lock_timeout = '2s';\nDO $migrate$ BEGIN\nIF to_regnamespace('" + schema + "') IS NULL THEN " + strings.TrimSpace(createSchema(schema)) + " END IF;\n")
-	b.WriteString(createVersions(schema))
+	fmt.Fprintf(&b, "SELECT pg_advisory_xact_lock(1919906913, hashtext('%s'));\nSET LOCAL lock_timeout = '2s';\n", schema)
+	fmt.Fprintf(&b, "DO $migrate$ BEGIN\nIF to_regnamespace('%s') IS NULL THEN CREATE SCHEMA %s; END IF;\n", schema, schema)
+	fmt.Fprintf(&b, "CREATE TABLE IF NOT EXISTS %s.version (version integer NOT NULL PRIMARY KEY);\n", schema)
 	for i := range schemaSteps {
 		fmt.Fprintf(&b, "IF NOT EXISTS (SELECT FROM %s.version WHERE version = %d) THEN\nEXECUTE $step$%s$step$;\nEND IF;\n", schema, i+1, stepSQL(schema, i))
 	}
-	b.WriteString("END $migrate$;\nCOMMIT;\n")
+	b.WriteString("END $migrate$;\n")
 	return b.String()
 }
 
@@ -124,8 +115,8 @@ func connectPrimary(ctx context.Context, o Options) (*pgconn.PgConn, error) {
 	return nil, errors.Join(errs...)
 }
 
-// MigrationSQL returns the statements that Migrate would execute where the schema does not exist, for those who apply them with a tool of their
-// own. "" means DefaultSchema.
+// MigrationSQL returns the statements that Migrate executes, for those who apply them with a tool of their own: in one transaction, at READ
+// COMMITTED. They create a schema or update it, and change nothing in one that is up to date. "" means DefaultSchema.
 func MigrationSQL(schema string) (string, error) {
 	if schema == "" {
 		schema = DefaultSchema
@@ -133,10 +124,5 @@ func MigrationSQL(schema string) (string, error) {
 	if err := checkSchema(schema); err != nil {
 		return "", err
 	}
-	var b strings.Builder
-	b.WriteString(createSchema(schema) + createVersions(schema))
-	for i := range schemaSteps {
-		b.WriteString("\n" + stepSQL(schema, i))
-	}
-	return b.String(), nil
+	return migration(schema), nil
 }

@@ -266,12 +266,7 @@ func TestMigrate(t *testing.T) {
 	})
 	t.Run("leaves each role the functions that its rights to tables were made for", func(t *testing.T) {
 		o := optionsOf(s)
-		text, err := postgres.MigrationSQL(o.Schema)
-		require.NoError(t, err)
-		const end = ".version (version) VALUES (3);"
-		before, _, found := strings.Cut(text, end)
-		require.True(t, found)
-		exec(t, s, o, before+end)
+		exec(t, s, o, thirdVersion(t, o))
 		fleet, looking := o, o
 		fleet.Username = newRole(t, s, o, fmt.Sprintf(grantsOfTables, o.Schema))
 		looking.Username, looking.ReadOnly = newRole(t, s, o, fmt.Sprintf(readGrantsOfTables, o.Schema)), true
@@ -287,17 +282,31 @@ func TestMigrate(t *testing.T) {
 			require.Equal(t, want, got[0][0])
 		}
 	})
-	t.Run("can be done by the printed statements", func(t *testing.T) {
+	t.Run("can be done by the printed statements, from nothing, from an earlier version and again", func(t *testing.T) {
 		o := optionsOf(s)
 		text, err := postgres.MigrationSQL(o.Schema)
 		require.NoError(t, err)
 		require.NotContains(t, text, "rota.")
 		exec(t, s, o, text)
-		require.NoError(t, postgres.Migrate(t.Context(), o))
+		exec(t, s, o, text)
+		open(t, o)
+		exec(t, s, o, "DROP SCHEMA "+o.Schema+" CASCADE")
+		exec(t, s, o, thirdVersion(t, o))
+		exec(t, s, o, text)
 		open(t, o)
 		_, err = postgres.MigrationSQL("Bad")
 		require.ErrorContains(t, err, "lower-case")
 	})
+}
+
+// thirdVersion returns the statements for the third version of a schema.
+func thirdVersion(t *testing.T, o postgres.Options) string {
+	text, err := postgres.MigrationSQL(o.Schema)
+	require.NoError(t, err)
+	const end = ".version (version) VALUES (3);\n$step$;\nEND IF;\n"
+	before, _, found := strings.Cut(text, end)
+	require.True(t, found)
+	return before + end + "END $migrate$;"
 }
 
 // logged is a log that can be read while it is written.

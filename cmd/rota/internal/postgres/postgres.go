@@ -69,8 +69,8 @@ func migrateCommand(s *settings.Settings) *cobra.Command {
 of the schema serves earlier programs too. The role needs the right to create schemas in the database, or, if the schema
 exists, to create in that. The page on stores lists the rights of other roles.
 
-With --print it prints the statements for a new schema and connects to nothing. They are not a transaction by themselves: psql -1 makes
-them one.`,
+With --print it prints the statements and connects to nothing. They find out by themselves what a schema lacks, and have to be one
+transaction: psql -1 makes them one.`,
 		Example: `  rota postgres migrate --registry "postgres://db:5432/jobs?schema=rota&user=owner"
   rota postgres migrate --print | psql -1 -v ON_ERROR_STOP=1 -d jobs`,
 		Args: cobra.NoArgs,
@@ -81,11 +81,11 @@ them one.`,
 			return migrate(cmd.Context(), s, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().BoolVar(&print, "print", false, "print the statements for a new schema")
+	cmd.Flags().BoolVar(&print, "print", false, "print the statements")
 	return settings.Limit(cmd, "registry", "context", "timeout")
 }
 
-// printSchema prints the statements for the schema that the registry's URL names, or the default one.
+// printSchema prints the statements that create or update the schema that the registry's URL names, or the default one.
 func printSchema(s *settings.Settings, out io.Writer) error {
 	if err := s.Resolve(); err != nil {
 		return err

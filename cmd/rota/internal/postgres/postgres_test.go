@@ -50,7 +50,7 @@ func TestMigrate_Print(t *testing.T) {
 	t.Setenv("ROTA_CONFIG", t.TempDir()+"/none.yaml")
 	code, out, errs := execute(t, "postgres", "migrate", "--print")
 	require.Zero(t, code, errs)
-	assert.Contains(t, out, "CREATE SCHEMA IF NOT EXISTS rota;")
+	assert.Contains(t, out, "CREATE SCHEMA rota;")
 	_, out, _ = execute(t, "postgres", "migrate", "--print", "--registry", "postgres://db?schema=team")
 	assert.Contains(t, out, "CREATE TABLE team.kv")
 }
