@@ -90,7 +90,7 @@ func TestDefine_ByForms(t *testing.T) {
 		}
 		for name, value := range map[string]string{
 			"job": job, "fields.schedule": "cron * * * * *", "in": "Asia/Shanghai", "fields.param": secret, "fields.shards": "2", "fields.shard_params": "1=" + secret,
-			"fields.description": hostile, "fields.timeout": "soon", "fields.run_on": "", "delete_after": "24h", "reason": hostile,
+			"fields.description": hostile + "\r\nsecond line", "fields.timeout": "soon", "fields.run_on": "", "delete_after": "24h", "reason": hostile,
 		} {
 			form.Set(name, value)
 		}
@@ -122,7 +122,7 @@ func TestDefine_ByForms(t *testing.T) {
 		body = get(page + "/act/define")
 		form = formIn(body)
 		assert.NotContains(k, form, "job")
-		assert.Equal(k, hostile, form.Get("fields.description"))
+		assert.Equal(k, hostile+"\r\nsecond line", form.Get("fields.description"))
 		assert.Equal(k, "1h", form.Get("fields.timeout"), "that of the kind is on record")
 		assert.Contains(k, form.Get("fields.retry"), "jitter=0.5\r\nmax=5")
 		_, body = follow(page+"/act/define", form)

@@ -78,6 +78,7 @@ type Kind string
 // Kinds of fields.
 const (
 	Text     Kind = "text"
+	Lines    Kind = "lines"    // text that may have line breaks
 	Shards   Kind = "shards"   // shards and ranges, as 3,7-9
 	Names    Kind = "names"    // names separated by commas or line breaks, or several values
 	Instant  Kind = "instant"  // as instant.Parse reads it, of the past

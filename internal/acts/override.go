@@ -22,9 +22,9 @@ import (
 var definitionKeys = []Field{
 	{Name: "schedule", Kind: Text, Label: "Schedule", Help: "such as cron 0 4 * * * in Asia/Shanghai"},
 	{Name: "shards", Kind: Number, Label: "Number of shards"},
-	{Name: "param", Kind: Text, Label: "Parameter", Secret: true},
+	{Name: "param", Kind: Lines, Label: "Parameter", Secret: true},
 	{Name: "shard_params", Kind: Pairs, Label: "Parameters of shards", Help: "SHARD=VALUE", Secret: true},
-	{Name: "description", Kind: Text, Label: "Description"},
+	{Name: "description", Kind: Lines, Label: "Description"},
 	{Name: "strategy", Kind: Text, Label: "Strategy", Help: "that assigns shards"},
 	{Name: "timeout", Kind: Duration, Label: "Timeout of a run"},
 	{Name: "on_crash", Kind: Choice, Label: "After a crash", Choices: textsOf(executor.RerunElsewhere, executor.CountAsFailed)},

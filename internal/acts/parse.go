@@ -65,6 +65,8 @@ func (f *Field) pairsOf(texts []string, form map[string][]string) (pairs []strin
 			case strings.TrimSpace(text) == "":
 			case key.Kind == Pairs:
 				pairs = appendLines(pairs, key.Name+".", text)
+			case key.Kind == Lines:
+				pairs = append(pairs, key.Name+"="+parseLines(text))
 			default:
 				pairs = append(pairs, key.Name+"="+text)
 			}
@@ -129,10 +131,15 @@ func (f *Field) parse(texts []string, now time.Time, zone *time.Location) (any, 
 		return n, nil
 	case Switch:
 		return true, nil
+	case Lines:
+		return parseLines(texts[0]), nil
 	default:
 		return texts[0], nil // with its blanks: a parameter may have them
 	}
 }
+
+// parseLines returns a text as it was before a form sent it, which writes each line break as two characters.
+func parseLines(text string) string { return strings.ReplaceAll(text, "\r\n", "\n") }
 
 func parseShards(text string) ([]int, error) {
 	set, err := shardset.ParseList(strings.ReplaceAll(text, " ", ""), record.MaxShards)

@@ -18,7 +18,7 @@ var (
 	scopeShards    = Field{Name: "shards", Kind: Shards, Label: "Shards", Help: "shards of the job, such as 3,7-9"}
 	instancesField = Field{Name: "instances", Kind: Names, Label: "Instances", Help: "names of instances, separated by commas"}
 	hostsField     = Field{Name: "hosts", Kind: Names, Label: "Hosts", Help: "names of hosts, separated by commas"}
-	paramField     = Field{Name: "param", Kind: Text, Label: "Parameter", Help: "of the runs; empty for the job's", Secret: true}
+	paramField     = Field{Name: "param", Kind: Lines, Label: "Parameter", Help: "of the runs; empty for the job's", Secret: true}
 	untilField     = Field{Name: "until", Kind: Until, Label: "Until", Help: "resume at this instant, or after this time, as 2h; empty for a resume by hand"}
 )
 
@@ -29,7 +29,7 @@ var verbs = []Verb{
 		{Name: "fire", Kind: Instant, Label: "Fire", Help: "the instant of the fire", Required: true},
 		{Name: "shards", Kind: Shards, Label: "Shards", Help: "whether or not their failure is on record; empty for those that failed, also by the history"},
 		{Name: "total", Kind: Number, Label: "Number of shards then", Help: "that the job had at the fire, if it has changed and is not on record"},
-		{Name: "param", Kind: Text, Label: "Parameter", Help: "of the runs, if the trigger that failed had one; empty for the job's", Secret: true},
+		{Name: "param", Kind: Lines, Label: "Parameter", Help: "of the runs, if the trigger that failed had one; empty for the job's", Secret: true},
 		{Name: "again", Kind: Switch, Label: "As new work", Help: "also if their work is pending or done, with another key"},
 	}},
 	{Name: "backfill", On: OnJob, Short: "Run the past fires of the schedule in a window", Do: backfill, Fields: []Field{
