@@ -20,7 +20,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)          // a second signal ends the process at once
-	reg := memory.New().Client("my-host") // a fleet has etcd.Open or zookeeper.Open here
+	reg := memory.New().Client("my-host") // a fleet has Open of etcd, postgres or zookeeper here
 	ex, err := executor.New(reg, "shop", executor.Options{})
 	if err == nil {
 		err = ex.Register(pollJob)
