@@ -312,5 +312,5 @@ func (c *commands) awaitTrigger(cmd *cobra.Command, job string, number uint64, t
 			return exit.NotMetf("trigger #%d of %s failed in %s: %s", number, job, view.ShardsText(f.Shards), f.Error)
 		}
 	}
-	return c.print(cmd, view.Done{Verb: "trigger", Jobs: []string{job}, Trigger: number, Text: fmt.Sprintf("trigger #%d of %s has ended", number, job)})
+	return c.print(cmd, view.Done{Verb: "trigger", Jobs: []string{job}, Trigger: number, Text: fmt.Sprintf("trigger #%d of %s has ended without a failure", number, job)})
 }

@@ -307,7 +307,7 @@ func (s *Settings) open(ctx context.Context, readOnly bool) (registry.Registry, 
 	defer cancel()
 	reg, err := s.OpenRegistry(ctx, s.Registry, o)
 	if err != nil {
-		return nil, fmt.Errorf("%w\n%s", err, s.adviseConnection())
+		return nil, fmt.Errorf("%w\n%s", err, s.adviseConnection(err))
 	}
 	return reg, nil
 }
@@ -369,8 +369,8 @@ func (s *Settings) checkAddress() error {
 	return noNamespace
 }
 
-// adviseConnection returns what to try when the registry does not answer.
-func (s *Settings) adviseConnection() string {
+// adviseConnection returns what to try when the registry does not answer, or refuses.
+func (s *Settings) adviseConnection(err error) string {
 	source := "--registry"
 	switch {
 	case s.flags.Changed("registry"):
@@ -379,6 +379,12 @@ func (s *Settings) adviseConnection() string {
 	default:
 		source = fmt.Sprintf("context %q of %s", s.Context, s.ConfigPath())
 	}
+	switch {
+	case errors.Is(err, registry.ErrPermission):
+		return fmt.Sprintf("The server at %s, from %s, answered, and this user lacks a right there: the page on stores lists the rights of each role.", s.Registry, source)
+	case errors.Is(err, registry.ErrUnauthenticated):
+		return fmt.Sprintf("The server at %s, from %s, refuses the user: check ROTA_USER with ROTA_PASSWORD or ROTA_PASSWORD_FILE, or those of the context.", s.Registry, source)
+	}
 	return fmt.Sprintf("The address %s comes from %s. Check that it is right and that a server listens there; "+
 		"that TLS and credentials match the server's; and that no firewall is between.", s.Registry, source)
 }
@@ -386,7 +392,7 @@ func (s *Settings) adviseConnection() string {
 // ExplainFailure adds to an error of a registry that does not answer what to try.
 func (s *Settings) ExplainFailure(err error) error {
 	if errors.Is(err, registry.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%w\n%s", err, s.adviseConnection())
+		return fmt.Errorf("%w\n%s", err, s.adviseConnection(err))
 	}
 	return err
 }

@@ -45,7 +45,7 @@ func (c *commands) show(cmd *cobra.Command, read screen.Read) error {
 func (c *commands) jobs() *cobra.Command {
 	var f view.JobsFilter
 	cmd := &cobra.Command{
-		Use:   "jobs [GLOB]",
+		Use: "jobs [GLOB]", SuggestFor: []string{"status", "list", "ls"},
 		Short: "List the jobs: schedule, next and last fire, shards, counts, state",
 		Long: `Jobs lists the jobs of the group. GLOB selects them by name, as in 'rota jobs "tenant-*"'.
 
