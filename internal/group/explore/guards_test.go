@@ -72,7 +72,7 @@ var guardSites = []guardSite{
 	{"jobPlanner.deleteReplaced Set", []string{"rest: set defined"}},
 	{"jobPlanner.requireCreation At", []string{"plan: defined as known"}},
 	{"jobPlanner.restWith Set", []string{"rest: set defined"}},
-	{"Leader.StepDefined At", []string{"wake: leader as known", "delete: leader as known"}},
+	{"Leader.carryOut At", []string{"wake: leader as known", "delete: leader as known"}},
 	{"Leader.storeDefined At", []string{"wake: defined as known"}},
 	{"Leader.storeDefined Absent", []string{"wake: no plan"}},
 	{"Leader.storeDefined Create", []string{"wake: first definition"}},
