@@ -187,8 +187,9 @@ func (l *Leader) carryOut(ctx context.Context, steps []defined.Due) error {
 			deletes = append(deletes, due)
 		default:
 			s, err := l.storeDefined(due)
-			if err != nil { // it was decoded before
-				return fmt.Errorf("wake %s: %w", due.Segment, err)
+			if err != nil { // unlikely, as it was decoded before; the others must not wait for it
+				l.defined.unreadable[due.Segment] = true
+				continue
 			}
 			stores = append(stores, s)
 		}
