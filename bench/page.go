@@ -215,7 +215,7 @@ func renderPromises(map[string]result) string {
 		p := libraryPromises[library]
 		rows = append(rows, []string{library, store, p.idiom, yesNo(p.mayLose), yesNo(p.mayDouble), p.failover, p.fireTime, p.sharding})
 	}
-	add("rota", "etcd, ZooKeeper, memory")
+	add("rota", "etcd, ZooKeeper, PostgreSQL, memory")
 	for _, p := range peerStores {
 		add(p.library, p.store)
 	}
