@@ -24,9 +24,12 @@ var step3 string
 //go:embed migrations/004_rights.sql
 var step4 string
 
+//go:embed migrations/005_sets.sql
+var step5 string
+
 // schemaSteps are the steps of the schema. The version of a schema is the number of its steps. A step keeps the functions that earlier
 // programs call, so that a fleet can be updated one process after the other.
-var schemaSteps = []string{step1, step2, step3, step4}
+var schemaSteps = []string{step1, step2, step3, step4, step5}
 
 // schemaName matches the name of the schema in the text of a step.
 var schemaName = regexp.MustCompile(`\bSCHEMA rota\b|\brota\.`)
