@@ -159,7 +159,8 @@ func (m *Member) joinGroup(ctx context.Context, in *Incarnation) (PublishedState
 	if err != nil {
 		return PublishedState{}, err
 	}
-	patience := in.Session.TTL() + in.Session.TTL()/4
+	// A store may end a session later than its TTL: one whose clock is advanced by its clients stands still while all of them restart.
+	patience := in.Session.TTL() + max(in.Session.TTL()/4, 2*time.Second)
 	began := time.Now()
 	reported := false
 	for {
