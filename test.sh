@@ -135,8 +135,8 @@ test_one_by_one() {
 	return "$failed"
 }
 
-# The other modules are tested beside the root's, since their packages mostly wait for stores: PostgreSQL as a registry, which takes as
-# long as all others, and those. The tools have a module each and no tests.
+# The other modules are tested beside the root's, since their packages mostly wait for stores: PostgreSQL as a registry, which takes
+# longest, and beside it all others. The tools have a module each and no tests.
 echo ./registry/postgres | test_one_by_one "$@" >"$work/postgres" 2>&1 &
 others=($!)
 find . -mindepth 2 -name go.mod -not -path './internal/tools/*' -not -path './registry/postgres/*' -exec dirname {} + | sort |

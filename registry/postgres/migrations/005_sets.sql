@@ -2,6 +2,7 @@
 -- transactions a second as with a statement for each item.
 --
 -- Plans are made once for each connection, for any number of items, and must not depend on the size that a table had then: they use indexes.
+-- The time of day is stored for people: no decision rests on it.
 CREATE OR REPLACE FUNCTION rota.commit(
 	notify boolean, ids uuid[], txns integer[], kinds integer[], dirs text[], names text[], revs bigint[], sessions text[], vals bytea[]
 ) RETURNS TABLE (failed integer, seq bigint) LANGUAGE plpgsql

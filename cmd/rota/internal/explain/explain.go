@@ -51,8 +51,9 @@ func (c *commands) explain() *cobra.Command {
 	var at string
 	source := runhistory.NewSource(c.s)
 	cmd := &cobra.Command{
-		Use: "explain JOB [SHARD]", SuggestFor: []string{"why"},
-		Short: "Explain why a fire has run or has not, and what to do",
+		Use:        "explain JOB [SHARD]",
+		SuggestFor: []string{"why"},
+		Short:      "Explain why a fire has run or has not, and what to do",
 		Long: `Explain checks the conditions of a run in their order, and shows the first one that stops the fire.
 Without SHARD, it explains all shards, and groups equal answers. Without --at, it explains the newest
 fire that has come due or, for a job that runs by triggers only, the newest triggered run.

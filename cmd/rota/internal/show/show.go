@@ -45,8 +45,9 @@ func (c *commands) show(cmd *cobra.Command, read screen.Read) error {
 func (c *commands) jobs() *cobra.Command {
 	var f view.JobsFilter
 	cmd := &cobra.Command{
-		Use: "jobs [GLOB]", SuggestFor: []string{"status", "list", "ls"},
-		Short: "List the jobs: schedule, next and last fire, shards, counts, state",
+		Use:        "jobs [GLOB]",
+		SuggestFor: []string{"status", "list", "ls"},
+		Short:      "List the jobs: schedule, next and last fire, shards, counts, state",
 		Long: `Jobs lists the jobs of the group. GLOB selects them by name, as in 'rota jobs "tenant-*"'.
 
 NEXT is the next fire, or how long a fire has been due and is not claimed. LAST is the last fire
