@@ -90,9 +90,10 @@ func (f *fleet) start(name string, jobs ...executor.Job) *executor.Executor {
 	return p.ex
 }
 
-// notify starts a notifier in a process.
+// notify starts a notifier in a process. Its rounds are at odd seconds, so that each fire is before or after a round.
 func (f *fleet) notify(name string, o Options) *Notifier {
 	f.t.Helper()
+	time.Sleep(time.Until(time.Now().Truncate(roundEvery).Add(roundEvery + time.Second)))
 	p := f.process(name)
 	o.Logger = slog.New(f.log.handler())
 	var err error

@@ -89,8 +89,7 @@ func (d *database) stop(t testing.TB) (resume func()) {
 		d.server.Stop()
 		return func() { assert.NoError(t, d.server.Resume()) }
 	}
-	db := d.open(t)
-	conn, err := db.Conn(context.Background())
+	conn, err := d.control(t).Conn(context.Background())
 	assert.NoError(t, err)
 	_, err = conn.ExecContext(context.Background(), "BEGIN EXCLUSIVE")
 	assert.NoError(t, err)
@@ -125,6 +124,16 @@ func (d *database) cutAfterCommits(t *testing.T, n int64) (db *sql.DB, cuts func
 		}
 	})
 	return d.openAt(t, proxy.Addr()), done.Load
+}
+
+// control returns a handle of the test itself, which waits for others' transactions where the recorder gives up.
+func (d *database) control(t testing.TB) *sql.DB {
+	db := d.open(t)
+	if d.dialect == history.SQLite {
+		db.SetMaxOpenConns(1) // a PRAGMA is of a connection
+		d.exec(t, db, "PRAGMA busy_timeout = 120000")
+	}
+	return db
 }
 
 func (d *database) exec(t testing.TB, db *sql.DB, text string) {

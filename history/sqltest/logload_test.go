@@ -95,7 +95,7 @@ func startExecutor(t *testing.T, rec *history.Recorder, job executor.Job) (ex *e
 
 // logBytes returns the size of the logs in the table, as its bounds count it.
 func logBytes(t *testing.T, d *database) int {
-	return count(t, d.open(t), "SELECT coalesce(sum(bytes), 0) FROM rota_log")
+	return count(t, d.control(t), "SELECT coalesce(sum(bytes), 0) FROM rota_log")
 }
 
 // A program prints 200 MB: the memory of its owner is flat, the table has the begin and the end, and the program is not held up.
@@ -223,7 +223,7 @@ func loadShards(t *testing.T, d *database, disturb func(t *testing.T) (mend func
 
 // fill makes each write fail as on a full disk, until the returned function is called.
 func (d *database) fill(t *testing.T) (mend func()) {
-	db := d.open(t)
+	db := d.control(t)
 	if d.dialect == history.SQLite {
 		// PRAGMA max_page_count is of a connection.
 		d.exec(t, db, "CREATE TRIGGER fill BEFORE INSERT ON rota_log BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END")
