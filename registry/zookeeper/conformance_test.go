@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rota-dev/rota/conformance"
+	"github.com/rota-dev/rota/internal/test/fullstore"
 	"github.com/rota-dev/rota/internal/test/long"
 	"github.com/rota-dev/rota/internal/test/testserver"
 	"github.com/rota-dev/rota/internal/test/testserver/servertest"
@@ -23,7 +24,7 @@ const superPassword = "super secret"
 
 func startCluster(t *testing.T, members int) *testserver.Cluster {
 	return servertest.StartZooKeeper(t, testserver.ZooKeeperOptions{
-		Members: members, SuperPassword: superPassword, Lines: []string{zookeeperbackend.QuotaLine},
+		Members: members, SuperPassword: superPassword, Lines: []string{fullstore.EnforceQuota},
 	})
 }
 

@@ -23,6 +23,7 @@ import (
 
 	"github.com/rota-dev/rota/conformance"
 	"github.com/rota-dev/rota/conformance/tcpproxy"
+	"github.com/rota-dev/rota/internal/test/fullstore"
 	"github.com/rota-dev/rota/internal/test/testserver"
 	"github.com/rota-dev/rota/registry"
 	"github.com/rota-dev/rota/registry/etcd"
@@ -229,25 +230,8 @@ func (s *store) compact() {
 // fill raises the alarm that a member raises when its data exceeds the quota. Writes are
 // refused until the alarm is disarmed.
 func (s *store) fill() (free func()) {
-	alarm := func(action pb.AlarmRequest_AlarmAction) {
-		s.withAdmin("fill", func(ctx context.Context, c *clientv3.Client) error {
-			now, err := c.Get(ctx, s.namespace, clientv3.WithCountOnly())
-			if err != nil {
-				return err
-			}
-			_, err = pb.NewMaintenanceClient(c.ActiveConnection()).Alarm(ctx, &pb.AlarmRequest{
-				Action: action, MemberID: now.Header.MemberId, Alarm: pb.AlarmType_NOSPACE,
-			})
-			return err
-		})
-	}
-	alarm(pb.AlarmRequest_ACTIVATE)
-	return sync.OnceFunc(func() {
-		s.withAdmin("free", func(ctx context.Context, c *clientv3.Client) error {
-			_, err := c.AlarmDisarm(ctx, &clientv3.AlarmMember{})
-			return err
-		})
-	})
+	s.withAdmin("fill", fullstore.FillEtcd)
+	return sync.OnceFunc(func() { s.withAdmin("free", fullstore.FreeEtcd) })
 }
 
 // holdCommit breaks the connection of the transaction and sends it again at release: a server

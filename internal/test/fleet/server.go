@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/rota-dev/rota/internal/registryurl"
+	"github.com/rota-dev/rota/internal/test/fullstore"
 	"github.com/rota-dev/rota/internal/test/storelog"
 	"github.com/rota-dev/rota/internal/test/testserver"
 	"github.com/rota-dev/rota/registry"
@@ -17,6 +18,8 @@ type Server struct {
 	URL     func(addrs []string) string // of the registry at addresses
 	Log     func(ctx context.Context, addrs []string) (storelog.Log, error)
 	Schemes registryurl.Schemes // of URL, if package registryurl does not know it
+	// SetFull makes the store refuse writes, or accept them again. It may be repeated.
+	SetFull func(ctx context.Context, full bool) error
 }
 
 // open connects to the store, beside the fleet.
@@ -77,12 +80,12 @@ func Etcd(ctx context.Context, members int) (*Server, error) {
 	}
 	return &Server{Servers: cluster{c}, URL: urlOf("etcd"), Log: func(ctx context.Context, addrs []string) (storelog.Log, error) {
 		return storelog.Etcd(ctx, addrs, root, nil)
-	}}, nil
+	}, SetFull: func(ctx context.Context, full bool) error { return fullstore.SetEtcd(ctx, c.Addrs(), full) }}, nil
 }
 
 // ZooKeeper starts a ZooKeeper ensemble.
 func ZooKeeper(ctx context.Context, members int) (*Server, error) {
-	c, err := testserver.ZooKeeper(ctx, testserver.ZooKeeperOptions{Members: members})
+	c, err := testserver.ZooKeeper(ctx, testserver.ZooKeeperOptions{Members: members, Lines: []string{fullstore.EnforceQuota}})
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +98,7 @@ func ZooKeeper(ctx context.Context, members int) (*Server, error) {
 			members = append(members, storelog.ZooKeeperMember{Addr: m.Addr(), Dir: m.DataDir()})
 		}
 		return storelog.ZooKeeperEnsemble(ctx, members, root)
-	}}, nil
+	}, SetFull: func(ctx context.Context, full bool) error { return fullstore.SetZooKeeper(ctx, c.Addrs(), root, full) }}, nil
 }
 
 func urlOf(scheme string) func(addrs []string) string {

@@ -47,6 +47,7 @@ func Kinds() []Kind {
 		{Name: "member", Members: 3, inject: (*Faults).killMember, store: true},
 		{Name: "restart-fleet", Members: 1, inject: (*Faults).restartFleet},
 		{Name: "restart-servers", Members: 1, inject: (*Faults).restartServers, store: true},
+		{Name: "full", Members: 1, inject: (*Faults).fillStore, store: true},
 		{Name: "roll", Members: 1, inject: (*Faults).roll, mixed: true},
 		{Name: "total", Members: 1, inject: (*Faults).changeTotal},
 		{Name: "leave", Members: 1, inject: (*Faults).leaveAndJoin, fleet: planned},

@@ -57,6 +57,7 @@ var reach = []struct {
 	{"internal/test/zookeeperbackend", []string{"registry", "registry/backend", "registry/zookeeper", "conformance/...", "internal/...", "github.com/go-zookeeper/zk"}},
 	{"internal/test/memorybackend", []string{"registry", "registry/memory", "conformance"}},
 	{"internal/test/storelog", []string{"registry", "internal/test/judge", "go.etcd.io/etcd/...", "go.uber.org/zap"}},
+	{"internal/test/fullstore", []string{"github.com/go-zookeeper/zk", "go.etcd.io/etcd/...", "go.uber.org/zap"}},
 	{"internal/test/testserver/...", []string{"conformance/...", "internal/test/..."}},
 	{"internal/test/...", []string{"registry/...", "schedule", "operator", "coordinator/...", "executor/...", "conformance/...", "internal/...", "github.com/robfig/cron/v3"}},
 

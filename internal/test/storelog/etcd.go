@@ -141,16 +141,16 @@ func etcdOp(key registry.Key, e *clientv3.Event) registry.Op {
 	return registry.Op{Kind: registry.OpCreate, Key: key, Value: value}
 }
 
-// Sync writes a key outside of the namespace and waits until the watch reports it.
+// Sync asks for the last revision and waits until the watch has reported it. Each revision but the first one changes a key.
 func (l *etcdLog) Sync(ctx context.Context) error {
 	return l.reach(ctx, func(ctx context.Context) (uint64, error) {
-		ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // Put has no timeout of its own
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // Get has no timeout of its own
 		defer cancel()
-		put, err := l.client.Put(ctx, "storelog/sync", "")
-		if err != nil {
+		now, err := l.client.Get(ctx, l.root, clientv3.WithCountOnly())
+		if err != nil || now.Header.Revision == 1 {
 			return 0, err
 		}
-		return uint64(put.Header.Revision), nil
+		return uint64(now.Header.Revision), nil
 	})
 }
 

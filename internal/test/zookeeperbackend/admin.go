@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/rota-dev/rota/internal/test/fullstore"
 )
 
 // users is the number of distinct credentials; every znode of a namespace lists them all.
@@ -76,28 +78,8 @@ func (s *store) setACL(conn *zk.Conn, path string, acl []zk.ACL) {
 
 // fill sets a quota on the namespace that it already exceeds.
 func (s *store) fill() (free func()) {
-	quota := "/zookeeper/quota" + s.namespace
-	s.withAdmin(func(conn *zk.Conn) {
-		for i, c := range quota {
-			if c == '/' && i > 0 {
-				s.createNode(conn, quota[:i], "")
-			}
-		}
-		s.createNode(conn, quota, "")
-		s.createNode(conn, quota+"/zookeeper_limits", "count=-1,bytes=-1=;byteHardLimit=1;countHardLimit=1")
-		s.createNode(conn, quota+"/zookeeper_stats", "count=0,bytes=0")
-	})
+	s.withAdmin(func(conn *zk.Conn) { s.must(fullstore.FillZooKeeper(conn, s.namespace)) })
 	return sync.OnceFunc(func() {
-		s.withAdmin(func(conn *zk.Conn) {
-			s.must(conn.Delete(quota+"/zookeeper_limits", -1))
-			s.must(conn.Delete(quota+"/zookeeper_stats", -1))
-		})
+		s.withAdmin(func(conn *zk.Conn) { s.must(fullstore.FreeZooKeeper(conn, s.namespace)) })
 	})
-}
-
-func (s *store) createNode(conn *zk.Conn, path, data string) {
-	_, err := conn.Create(path, []byte(data), 0, zk.WorldACL(zk.PermAll))
-	if !errors.Is(err, zk.ErrNodeExists) {
-		s.must(err)
-	}
 }

@@ -33,9 +33,6 @@ type Config struct {
 	Quota bool
 }
 
-// QuotaLine is the line of a server's configuration that enforces quotas.
-const QuotaLine = "enforceQuota=true"
-
 // New returns the description of the ZooKeeper registry on a cluster.
 func New(c Config) conformance.Backend {
 	return conformance.Backend{

@@ -102,7 +102,7 @@ func start(ctx context.Context, name string) (*fleet.Server, error) {
 			url += "," + addrs[1]
 		}
 		return url + "/" + database + "?user=rota" + more
-	}, Log: func(context.Context, []string) (storelog.Log, error) { return &log{server: all.server}, nil }}, nil
+	}, Log: func(context.Context, []string) (storelog.Log, error) { return &log{server: all.server}, nil }, SetFull: all.server.setFull}, nil
 }
 
 func (s servers) Addrs() []string { return s.addrs }
@@ -148,6 +148,15 @@ func (m *member) now() *pgserver.Server {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.primary
+}
+
+// setFull sets a quota that the table of entries exceeds, or none.
+func (m *member) setFull(ctx context.Context, full bool) error {
+	statement := "UPDATE rota.state SET quota = NULL, is_full = false"
+	if full {
+		statement = "UPDATE rota.state SET quota = 1, is_full = true"
+	}
+	return m.now().Exec(ctx, database, statement)
 }
 
 func (m *member) remove() {
