@@ -31,7 +31,7 @@ func TestOverride(t *testing.T) {
 	param := "eu"
 	ov := operator.Override{
 		Schedule: schedule.Every(20 * time.Second).String(), Shards: 3, Param: &param, ShardParams: map[int]string{2: "two"},
-		Policies: map[string]any{"timeout": "9s", "retry": nil},
+		Policies: map[string]any{"timeout": 9 * time.Second, "retry": nil},
 	}
 	bubble(t, "changes schedule, shards, parameters and policies, and is taken back", func(t *testing.T, f *fleet) {
 		e := f.start("a", executor.Options{}, 1, handle)
@@ -49,7 +49,9 @@ func TestOverride(t *testing.T) {
 		require.NoError(t, op.Override(t.Context(), "job", ov))
 		in, err = op.Intent(t.Context(), "job")
 		require.NoError(t, err)
-		assert.Equal(t, ov, in.Override)
+		stored := ov
+		stored.Policies = map[string]any{"timeout": "9s", "retry": nil}
+		assert.Equal(t, stored, in.Override, "durations as texts")
 		assert.Equal(t, []string{"kim", "double load"}, []string{in.OverriddenBy.By, in.OverriddenBy.Reason})
 		pass(time.Until(minute(1)) - time.Second)
 		ran(f)

@@ -28,7 +28,7 @@ type Override struct {
 	ShardParams map[int]string
 	// Policies are values of other fields, by their names in the stored definition: description, strategy, timeout,
 	// on_crash, on_misfire, max_attempts, on_overlap, catchup_window, retry, tracking, run_on, pool. A value is whatever
-	// encodes as the JSON of the field, such as {"timeout": "90s"}; nil leaves the field out, so that its default applies.
+	// encodes as the JSON of the field, such as {"timeout": "90s"}, or a time.Duration; nil leaves the field out, so that its default applies.
 	Policies map[string]any
 }
 
@@ -210,7 +210,7 @@ func (ov *Override) encodeFields() (json.RawMessage, error) {
 	if err := ov.checkTexts(); err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(fields)
+	text, err := json.Marshal(textDurations(fields))
 	if err == nil && len(text) > maxOverrideBytes {
 		err = fmt.Errorf("it has %d bytes, at most %d", len(text), maxOverrideBytes)
 	}

@@ -3,11 +3,13 @@ package storelog
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
@@ -141,11 +143,19 @@ func etcdOp(key registry.Key, e *clientv3.Event) registry.Op {
 	return registry.Op{Kind: registry.OpCreate, Key: key, Value: value}
 }
 
-// Sync asks for the last revision and waits until the watch has reported it. Each revision but the first one changes a key.
+// Sync writes a key outside of the namespace and waits until the watch reports it. On a store that is full it takes the revision of a read:
+// each one but the first changes a key.
 func (l *etcdLog) Sync(ctx context.Context) error {
 	return l.reach(ctx, func(ctx context.Context) (uint64, error) {
-		ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // Get has no timeout of its own
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // calls have no timeout of their own
 		defer cancel()
+		put, err := l.client.Put(ctx, "storelog/sync", "")
+		if err == nil {
+			return uint64(put.Header.Revision), nil
+		}
+		if !errors.Is(err, rpctypes.ErrNoSpace) {
+			return 0, err
+		}
 		now, err := l.client.Get(ctx, l.root, clientv3.WithCountOnly())
 		if err != nil || now.Header.Revision == 1 {
 			return 0, err
