@@ -220,6 +220,7 @@ func listedWereCommitted(t *test) {
 		committed[k] = map[registry.Rev]string{rev: "0"}
 	}
 	var seen []registry.Listing
+	require.Len(t, t.listFresh(b, "d"), len(keys)) // later plain reads have them, too
 	stop := t.spawn(func(ctx context.Context) error {
 		for {
 			l, err := b.List(ctx, "d", registry.ReadOptions{})

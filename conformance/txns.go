@@ -402,6 +402,9 @@ func (t *test) transferAmong(accounts, lists int) {
 		ops = append(ops, registry.Create(account(i), []byte(strconv.Itoa(total/accounts))))
 	}
 	t.commitOps(t.handleA(), ops...)
+	for _, machine := range []registry.Registry{t.handleB(), t.handle("c")} {
+		require.Len(t, t.listFresh(machine, "accounts"), accounts) // later plain reads have them, too
+	}
 	var stops []func()
 	for i, r := range []registry.Registry{t.handleA(), t.handle("c")} {
 		stops = append(stops, t.spawn(func(ctx context.Context) error {
