@@ -66,7 +66,6 @@ type rules struct {
 type decider struct {
 	rules
 	jobs map[string]*track
-	wake time.Time // when a quiet time ends for which a change waits; zero if there is none
 }
 
 func newDecider(r rules) *decider { return &decider{rules: r, jobs: map[string]*track{}} }
@@ -108,7 +107,6 @@ func (d *decider) decide(r *record.Receiver, seen map[string]observation, now ti
 		known[r.Jobs[i].Job] = &r.Jobs[i]
 		size += len(r.Jobs[i].Job)
 	}
-	d.wake = time.Time{}
 	next = *r
 	next.Jobs = nil
 	places := len(known)
@@ -178,9 +176,6 @@ func (d *decider) changeOf(t *track, was *record.NotifiedJob, now time.Time) (c 
 	end := was.At.Time().Add(d.quiet)
 	recovered := !t.settled.isTrouble() && was.State != ""
 	if was.At != 0 && now.Before(end) && !recovered {
-		if d.wake.IsZero() || end.Before(d.wake) {
-			d.wake = end
-		}
 		return Change{}, false
 	}
 	c = Change{

@@ -157,7 +157,7 @@ type term struct {
 
 	single     int // changes that were messages of their own since singleFrom; more than maxSingle after a summary
 	singleFrom time.Time
-	round      int                // of the watcher, that was decided last
+	decided    time.Time          // when the watcher's round was that was decided last
 	failures   int                // attempts that have failed in a row
 	notBefore  time.Time          // of the next attempt
 	downSince  time.Time          // of the first of failures
@@ -180,7 +180,7 @@ func (t *term) send(ctx context.Context) error {
 	ticks := time.NewTicker(roundEvery)
 	defer ticks.Stop()
 	for {
-		if err := t.decide(ctx, time.Now()); err != nil {
+		if err := t.decide(ctx); err != nil {
 			return err
 		}
 		if err := t.deliver(ctx); err != nil {
@@ -271,15 +271,16 @@ func (t *term) publish() {
 
 // decide adds the messages that are due to the flight, and commits them. While others wait to be accepted, it only observes:
 // the next messages report the changes since.
-func (t *term) decide(ctx context.Context, now time.Time) error {
+func (t *term) decide(ctx context.Context) error {
 	if state, _ := t.session.State(); state != registry.SessionConnected {
 		return nil // the watches may lag
 	}
-	seen, round, ok := t.g.group.read(t.decider.tracked(&t.cursor), now, func(job string) bool { return t.g.o.wants(t.name, job) })
-	if !ok || round == t.round {
+	// A state has lasted for as long as it was observed, so what counts is when the observations were.
+	seen, now, ok := t.g.group.read(t.decider.tracked(&t.cursor), func(job string) bool { return t.g.o.wants(t.name, job) })
+	if !ok || now.Equal(t.decided) {
 		return nil
 	}
-	t.round = round
+	t.decided = now
 	if now.Sub(t.singleFrom) >= singleWithin {
 		t.single, t.singleFrom = 0, now
 	}

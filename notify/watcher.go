@@ -31,7 +31,7 @@ type watcher struct {
 	stop    context.CancelFunc
 	stopped chan struct{}
 	ready   bool
-	round   int                             // the number of the last round
+	judged  time.Time                       // when the last round was
 	jobs    map[string]*operator.JobSummary // all, by name
 	notOK   map[string]observation          // those that are not ok, as of the last round
 	due     map[string]bool                 // jobs with a due fire, which may become late without a change of a record
@@ -130,7 +130,7 @@ func (w *watcher) judge(v *operator.GroupView, first bool) {
 	for _, job := range slices.Collect(maps.Keys(w.due)) { // judgeJob changes the map
 		w.judgeJob(w.jobs[job], st.At)
 	}
-	w.round++
+	w.judged = time.Now()
 	w.ready = true
 }
 
@@ -147,12 +147,12 @@ func (w *watcher) judgeJob(j *operator.JobSummary, now time.Time) {
 }
 
 // read returns the observations of the jobs that are not ok, and those of tracked, as far as wants accepts them. ok is false
-// while the group is not known.
-func (w *watcher) read(tracked []string, now time.Time, wants func(job string) bool) (seen map[string]observation, round int, ok bool) {
+// while the group is not known. They are of the instant judged.
+func (w *watcher) read(tracked []string, wants func(job string) bool) (seen map[string]observation, judged time.Time, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.ready {
-		return nil, 0, false
+		return nil, time.Time{}, false
 	}
 	seen = map[string]observation{}
 	for job, o := range w.notOK {
@@ -165,10 +165,10 @@ func (w *watcher) read(tracked []string, now time.Time, wants func(job string) b
 			continue
 		}
 		if j := w.jobs[job]; j != nil {
-			seen[job] = observe(j, now, w.lateAfter)
+			seen[job] = observe(j, w.judged, w.lateAfter)
 		} else {
 			seen[job] = observation{state: stateRemoved}
 		}
 	}
-	return seen, w.round, true
+	return seen, w.judged, true
 }
