@@ -175,8 +175,11 @@ func TestOpen_NeedsNoMoreThanTheDocumentedRights(t *testing.T) {
 }
 
 // TestStoresPage executes the statements of the page: those that grant rights, with which handles open, and those that look.
+// The rights of a fleet are those of the first service.
 func TestStoresPage(t *testing.T) {
 	text, err := os.ReadFile("../../docs/stores.md")
+	require.NoError(t, err)
+	first, err := os.ReadFile("../../docs/guide/first-service.md")
 	require.NoError(t, err)
 	sqlAfter := func(heading string) (all string) {
 		_, section, found := strings.Cut(string(text), "# "+heading+"\n")
@@ -194,7 +197,12 @@ func TestStoresPage(t *testing.T) {
 	require.NoError(t, postgres.Migrate(t.Context(), o))
 	run := func(sql string) { require.NoError(t, s.Exec(t.Context(), database, sql)) }
 	run("CREATE ROLE fleet LOGIN; CREATE ROLE grafana LOGIN; CREATE ROLE app")
-	run(strings.ReplaceAll(sqlAfter("Rights on PostgreSQL"), "TO rota", "TO fleet")) // rota is the superuser here
+	for line := range strings.Lines(string(first)) {
+		if strings.HasPrefix(line, "GRANT ") {
+			run(strings.ReplaceAll(line, "TO rota", "TO fleet")) // rota is the superuser here
+		}
+	}
+	run(sqlAfter("Rights on PostgreSQL"))
 	o.Username = "fleet"
 	open(t, o)
 	o.Username, o.ReadOnly = "grafana", true
