@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,4 +57,46 @@ func TestGuidePage(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, runs, 1)
 	require.Equal(t, "ledger is locked", runs[0].Error)
+}
+
+// TestGuide_GrantsTheRightsThatAreNeeded applies the statements of the page, then records, trims and reads under their roles.
+func TestGuide_GrantsTheRightsThatAreNeeded(t *testing.T) {
+	page, err := os.ReadFile("../../docs/guide/history.md")
+	require.NoError(t, err)
+	d := newDatabase(t, "PostgreSQL", history.Postgres)
+	owner := d.migrated(t)
+	exec := func(db *sql.DB, text string) {
+		_, err := db.ExecContext(t.Context(), text)
+		require.NoError(t, err)
+	}
+	exec(owner, "CREATE ROLE recorder; CREATE ROLE reader")
+	for line := range strings.Lines(string(page)) {
+		if strings.HasPrefix(line, "GRANT ") {
+			exec(owner, line)
+		}
+	}
+	as := func(role string) *sql.DB {
+		db := d.open(t)
+		db.SetMaxOpenConns(1)
+		exec(db, "SET ROLE "+role)
+		return db
+	}
+	store := d.store(t, as("recorder"), history.SQLOptions{RowsPerJob: 1})
+	for n := range 3 { // also a record that replaces one
+		r := runOf(n, 0, 1, history.Crashed)
+		require.NoError(t, store.Write(t.Context(), history.Batch{Fires: []history.Fire{{Namespace: r.Namespace, Group: r.Group, Job: r.Job, Fire: r.Fire, Instance: r.Instance, Crashed: 1}}, Runs: []history.Run{r}}))
+		require.NoError(t, store.WriteLogs(t.Context(), []history.Log{logOf(n, 0, 0, "x\n")}))
+		r.Outcome = history.Failed
+		require.NoError(t, store.Write(t.Context(), history.Batch{Runs: []history.Run{r}}))
+	}
+	_, err = store.Trim(t.Context(), time.Now())
+	require.NoError(t, err)
+	db := as("reader")
+	reader := d.store(t, db, history.SQLOptions{}).Reader("billing", "default")
+	_, err = reader.Last(t.Context(), "settle")
+	require.NoError(t, err)
+	logsOf(t, reader, history.LogQuery{Job: "settle"})
+	exec(db, "SELECT * FROM rota_fire")
+	_, err = db.ExecContext(t.Context(), "DELETE FROM rota_run")
+	require.ErrorContains(t, err, "permission denied")
 }

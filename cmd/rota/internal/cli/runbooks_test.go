@@ -465,7 +465,7 @@ func TestAlertsPage_HasEveryAlert(t *testing.T) {
 	minutes := []string{"no", "one", "two", "three", "four", "five", "six", "seven", "eight"}
 	after := minutes[int((time.Duration(seconds)*time.Second+pending)/time.Minute)] + " minutes"
 	assert.Contains(t, string(page), "## "+overdue.Alert+"\n\nCritical: a fire has been due for "+after)
-	assert.Contains(t, string(page), "its period plus "+after)
+	assert.Contains(t, string(page), "the job's period plus "+after)
 	runbooks, err := os.ReadFile(operating + "runbooks.md")
 	require.NoError(t, err)
 	assert.Contains(t, string(runbooks), "After "+after+", the alert `"+overdue.Alert+"` fires")
