@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -133,6 +134,32 @@ func TestCalls_AreBoundedWhileATableIsLocked(t *testing.T) {
 	all.Wait()
 	tx.rollback()
 	create(t, open(t, o), "d/k")
+}
+
+// TestCommit_UsesIndexesWhateverTheSizeWas counts the rows that commits read in large tables, by plans of a connection that saw small ones.
+func TestCommit_UsesIndexesWhateverTheSizeWas(t *testing.T) {
+	s := sharedServer(t)
+	for name, before := range map[string]string{"never analyzed": "", "analyzed with one row": "ANALYZE rota.kv; ANALYZE rota.session;"} {
+		t.Run(name, func(t *testing.T) {
+			o := newRegistry(t, s)
+			commit := func(kind int, name, session string) string {
+				return fmt.Sprintf(`DO $$ BEGIN
+					ASSERT (SELECT failed = 0 FROM rota.commit(false, ARRAY[gen_random_uuid()], '{1,1,1}', '{%d,1,3}', '{d,d,""}', '{%s,none,""}',
+						ARRAY[coalesce((SELECT modified FROM rota.kv WHERE dir = 'd' AND name = '%[2]s'), 0), 0, 0], '{%[3]s,"",%[3]s}', ARRAY['', '', '']::bytea[]));
+					END $$;`, kind, name, session)
+			}
+			rows := exec(t, s, o, "SELECT rota.open_session('s', 1000000);"+commit(5, "k", "s")+before+
+				commit(6, "~k", "s")+commit(7, "k", "s")+commit(8, "~k", "s")+`
+				INSERT INTO rota.kv SELECT 'd', 'k' || i, '', 1, 1, now(), NULL, gen_random_uuid() FROM generate_series(1, 3000) i;
+				INSERT INTO rota.session SELECT 's' || i, 1000000, 1000000 FROM generate_series(1, 3000) i;`+
+				commit(6, "~k", "s1")+commit(7, "k2", "s1")+commit(8, "k3", "s1")+`
+				SELECT sum(pg_stat_get_xact_tuples_returned(c.oid)) FROM pg_class c LEFT JOIN pg_index i ON i.indexrelid = c.oid
+				WHERE coalesce(i.indrelid, c.oid) IN ('rota.kv'::regclass, 'rota.session'::regclass)`)
+			read, err := strconv.Atoi(rows[0][0])
+			require.NoError(t, err)
+			require.Less(t, read, 1000, "rows and index entries that all commits read")
+		})
+	}
 }
 
 func TestTable_RefusesRowsThatAreNoEntries(t *testing.T) {
