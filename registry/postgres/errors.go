@@ -17,6 +17,7 @@ var errStandby = errors.New("the server is a standby")
 const (
 	codeReadOnly         = "25006"
 	codeUnauthenticated  = "28" // a class
+	codeNoDatabase       = "3D000"
 	codeNoSchema         = "3F000"
 	codeNoTable          = "42P01"
 	codeNoFunction       = "42883"

@@ -20,7 +20,7 @@ import (
 //   - registry.ErrUnavailable and one cause per endpoint, if no primary is reachable;
 //   - registry.ErrUnauthenticated, if the credentials are rejected;
 //   - registry.ErrPermission, if the role lacks a right to the tables or the functions of the schema;
-//   - ErrNoSchema, if Migrate has not created the schema, or only an earlier version of it;
+//   - ErrNoSchema, if there is no database, or if Migrate has not created the schema, or only an earlier version of it;
 //   - an error that names the setting, if the isolation level of the role is not READ COMMITTED.
 func Open(ctx context.Context, o Options) (*Client, error) {
 	o, err := o.complete()
@@ -40,7 +40,11 @@ func Open(ctx context.Context, o Options) (*Client, error) {
 func (c *Client) finishOpen(ctx context.Context) error {
 	err := c.handle.Call(ctx, func(ctx context.Context) error {
 		l, err := c.dial(ctx, c.options.Endpoints, func(string) {}, c.reads.dropEnded)
-		if err != nil {
+		var answer *pgconn.PgError
+		switch {
+		case errors.As(err, &answer) && answer.Code == codeNoDatabase:
+			return setupError{fmt.Errorf("%w: %w: create the database, then call Migrate, or run rota postgres migrate", ErrNoSchema, err)}
+		case err != nil:
 			return err
 		}
 		c.reads.use(l)

@@ -96,6 +96,15 @@ func TestOpen_NamesWhatIsMissing(t *testing.T) {
 		require.NotErrorIs(t, err, registry.ErrUnavailable, "no retry helps")
 		require.ErrorContains(t, err, "rota postgres migrate")
 	})
+	t.Run("the database", func(t *testing.T) {
+		o := o
+		o.Database = "none"
+		err := refuse(o)
+		require.ErrorIs(t, err, postgres.ErrNoSchema)
+		require.NotErrorIs(t, err, registry.ErrUnavailable, "no retry helps")
+		require.ErrorContains(t, err, `database "none" does not exist`)
+		require.ErrorContains(t, err, "rota postgres migrate")
+	})
 	t.Run("a later version of the schema", func(t *testing.T) {
 		o := newRegistry(t, s)
 		exec(t, s, o, "DELETE FROM rota.version; INSERT INTO rota.version VALUES (0)")

@@ -36,6 +36,11 @@ func TestMigrate(t *testing.T) {
 		return err
 	}
 	require.ErrorIs(t, open(), store.ErrNoSchema)
+	for _, missing := range []string{url, strings.Replace(url, "?", "none?", 1)} { // the schema, the database
+		_, _, errs := execute(t, "jobs", "-n", "x", "--registry", missing)
+		assert.Contains(t, errs, "rota postgres migrate", missing)
+		assert.NotContains(t, errs, "firewall", missing)
+	}
 	for range 2 {
 		code, out, errs := execute(t, "postgres", "migrate", "--registry", url)
 		require.Zero(t, code, errs)

@@ -385,13 +385,22 @@ func (s *Settings) adviseConnection(err error) string {
 	case errors.Is(err, registry.ErrUnauthenticated):
 		return fmt.Sprintf("The server at %s, from %s, refuses the user: check ROTA_USER with ROTA_PASSWORD or ROTA_PASSWORD_FILE, or those of the context.", s.Registry, source)
 	}
-	return fmt.Sprintf("The address %s comes from %s. Check that it is right and that a server listens there; "+
-		"that TLS and credentials match the server's; and that no firewall is between.", s.Registry, source)
+	from := fmt.Sprintf("The address %s comes from %s.", s.Registry, source)
+	if !seemsAway(err) {
+		return from // the error has the remedy, such as rota postgres migrate
+	}
+	return from + " Check that it is right and that a server listens there; " +
+		"that TLS and credentials match the server's; and that no firewall is between."
+}
+
+// seemsAway reports whether err is that of a registry that does not answer.
+func seemsAway(err error) bool {
+	return errors.Is(err, registry.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // ExplainFailure adds to an error of a registry that does not answer what to try.
 func (s *Settings) ExplainFailure(err error) error {
-	if errors.Is(err, registry.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+	if seemsAway(err) {
 		return fmt.Errorf("%w\n%s", err, s.adviseConnection(err))
 	}
 	return err
