@@ -27,12 +27,9 @@ var step4 string
 //go:embed migrations/005_sets.sql
 var step5 string
 
-//go:embed migrations/006_probes.sql
-var step6 string
-
 // schemaSteps are the steps of the schema. The version of a schema is the number of its steps. A step keeps the functions that earlier
 // programs call, so that a fleet can be updated one process after the other.
-var schemaSteps = []string{step1, step2, step3, step4, step5, step6}
+var schemaSteps = []string{step1, step2, step3, step4, step5}
 
 // schemaName matches the name of the schema in the text of a step.
 var schemaName = regexp.MustCompile(`\bSCHEMA rota\b|\brota\.`)
