@@ -85,8 +85,11 @@ func Trials(t Trial) []Trial {
 		if len(part.Kinds) == 0 {
 			continue
 		}
-		if fleet == edited || fleet == lengthy {
+		switch fleet {
+		case edited, lengthy:
 			part.Chains, part.Pool, part.Defines = 0, 0, 0
+		case named: // where no shard may move, not even to balance more jobs
+			part.Defines = 0
 		}
 		part.Rounds = max(1, t.Rounds*len(part.Kinds)/len(kinds))
 		all = append(all, part)
