@@ -86,6 +86,7 @@ var reach = []struct {
 	{"rotaotel", []string{"executor", "go.opentelemetry.io/otel/..."}},
 	{"examples/settlement", []string{"registry/...", "schedule", "executor", "modernc.org/sqlite"}},
 	{"examples/settlement/onpostgres", []string{"registry/postgres", "schedule", "executor", "github.com/jackc/pgx/v5/..."}},
+	{"examples/sqlstore", []string{"registry", "registry/backend", "github.com/jackc/pgx/v5/..."}},
 	// Examples show user code, which cannot import internal packages.
 	{"examples/...", []string{"registry/...", "schedule", "operator", "coordinator", "executor", "handler", "rotatest", "github.com/robfig/cron/v3"}},
 }

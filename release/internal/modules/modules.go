@@ -18,11 +18,11 @@ import (
 // has their sums.
 var Released = []string{".", "registry/postgres", "rotaprom", "rotaotel", "web", "cmd/rota"}
 
-// unreleased lists the directories of the other modules: tests, measurements, an example and tools, which are used in a checkout
+// unreleased lists the directories of the other modules: tests, measurements, examples and tools, which are used in a checkout
 // only. They keep their local replaces.
 var unreleased = []string{
-	"bench", "examples/settlement", "history/sqltest", "internal/tools", "internal/tools/...", "release", "rotaprom/alertstest",
-	"web/browsertest",
+	"bench", "examples/settlement", "examples/sqlstore", "history/sqltest", "internal/tools", "internal/tools/...", "release",
+	"rotaprom/alertstest", "web/browsertest",
 }
 
 // Path returns the module path of the root of the tree.

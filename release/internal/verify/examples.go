@@ -43,6 +43,7 @@ var examples = []example{
 	{"fromcron", nil, stops},
 	{"stores", nil, ends},
 	{"mapstore", nil, tests},
+	{"sqlstore", nil, tests},
 }
 
 // runTime is how long a program runs that does not end by itself.
