@@ -66,7 +66,7 @@ func Open(ctx context.Context, config *pgx.ConnConfig) (*Client, error) {
 	}
 	for _, db := range []*sql.DB{c.calls, c.renewals} {
 		db.SetMaxOpenConns(maxConns)
-		db.SetMaxIdleConns(reserved)
+		db.SetMaxIdleConns(maxConns) // or each burst of renewals would dial again, and the server start processes
 	}
 	err := c.handle.Call(ctx, func(ctx context.Context) error {
 		return translate(c.calls.QueryRowContext(ctx, "SELECT max(seq) FROM log").Scan(&c.watched.reached))

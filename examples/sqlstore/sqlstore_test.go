@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -60,11 +61,14 @@ type server struct {
 	port    *freeport.Port
 	command func() *exec.Cmd
 	process *child.Process
+	log     *os.File
 }
 
 func startServer(t testing.TB) *server {
 	s := &server{t: t}
 	dir, err := os.MkdirTemp("", "rota-sqlstore-")
+	s.must(err)
+	s.log, err = os.Create(filepath.Join(dir, "log"))
 	s.must(err)
 	s.port, err = freeport.Reserve()
 	s.must(err)
@@ -73,6 +77,7 @@ func startServer(t testing.TB) *server {
 	s.start()
 	t.Cleanup(func() {
 		s.process.Kill()
+		s.log.Close()
 		s.port.Release()
 		os.RemoveAll(dir)
 	})
@@ -92,8 +97,10 @@ func (s *server) start() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for {
+		cmd := s.command()
+		cmd.Stdout, cmd.Stderr = s.log, s.log
 		var err error
-		s.process, err = child.Start(s.command())
+		s.process, err = child.Start(cmd)
 		s.must(err)
 		err = s.process.AwaitReady(ctx, func(ctx context.Context) error {
 			c, err := pgx.ConnectConfig(ctx, s.config("rota", "public"))
@@ -102,9 +109,12 @@ func (s *server) start() {
 			}
 			return err
 		})
-		if err == nil || ctx.Err() != nil {
-			s.must(err)
+		if err == nil {
 			return
+		}
+		if ctx.Err() != nil {
+			text, _ := os.ReadFile(s.log.Name())
+			s.must(fmt.Errorf("%w\n%s", err, text[max(0, len(text)-2000):]))
 		}
 	}
 }
@@ -174,7 +184,8 @@ func (s *store) machine(name string) *machine {
 	defer s.mu.Unlock()
 	m := s.machines[name]
 	if m == nil {
-		m = &machine{store: s, role: fmt.Sprintf("%s_%d", s.schema, len(s.machines)), wire: tcpproxy.NewRequests(func() tcpproxy.Parser { return &parser{} })}
+		m = &machine{store: s, role: fmt.Sprintf("%s_%d", s.schema, len(s.machines))}
+		m.wire = tcpproxy.NewRequests(func() tcpproxy.Parser { return &parser{machine: m} })
 		m.move()
 		s.exec("CREATE ROLE " + m.role + " LOGIN; GRANT USAGE ON SCHEMA " + s.schema + " TO " + m.role)
 		s.rights("GRANT", "TO", m)
@@ -194,7 +205,7 @@ func (s *store) controls() *conformance.Store {
 		},
 		LoseRequest: func(name string) { s.machine(name).wire.LoseRequest() },
 		LoseReply:   func(name string) { s.machine(name).wire.LoseReply() },
-		HoldCommit:  func(name string) func() { return s.machine(name).wire.Hold(nil) },
+		HoldCommit:  func(name string) func() { return s.machine(name).hold() },
 		Starve:      func(name string) func() { return s.machine(name).starve() },
 		Move:        func(name string) { s.machine(name).move() },
 		Revoke: func(name string) func() {
@@ -220,6 +231,7 @@ type machine struct {
 	store *store
 	role  string
 	wire  *tcpproxy.Requests
+	holds atomic.Int32
 
 	mu       sync.Mutex
 	proxy    *tcpproxy.Proxy
@@ -309,10 +321,29 @@ func (h handle) OpenSession(ctx context.Context, o registry.SessionOptions) (reg
 	return s, nil
 }
 
-// parser recognizes transactions and their answers. A connection carries one request at a time.
-type parser struct{ started bool }
+// hold holds the next transaction. When the context of the call ends, the driver sends a cancel request. That is lost, since it could overtake
+// the transaction, which has to arrive.
+func (m *machine) hold() (release func()) {
+	m.holds.Add(1)
+	forward := m.wire.Hold(nil)
+	return sync.OnceFunc(func() {
+		forward()
+		m.holds.Add(-1)
+	})
+}
 
-const txnID = 1
+// parser recognizes transactions and their answers. A connection carries one request at a time.
+type parser struct {
+	machine *machine
+	started bool
+}
+
+const (
+	txnID         = 1
+	cancelRequest = 80877102
+)
+
+var errLost = errors.New("a cancel request is lost")
 
 // Parse implements tcpproxy.Parser. A message has a type, but for the first one, and a length.
 func (p *parser) Parse(d tcpproxy.Direction, b []byte) (n int, f tcpproxy.Frame, err error) {
@@ -327,6 +358,8 @@ func (p *parser) Parse(d tcpproxy.Direction, b []byte) (n int, f tcpproxy.Frame,
 		return 0, f, nil
 	}
 	switch {
+	case header == 0 && binary.BigEndian.Uint32(b[4:]) == cancelRequest && p.machine.holds.Load() > 0:
+		return 0, f, errLost
 	case header == 0:
 		p.started = true
 	case d == tcpproxy.ToServer && b[0] == 'P' && bytes.Contains(b[:n], []byte("SELECT commit(")): // Parse
