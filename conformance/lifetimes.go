@@ -34,42 +34,70 @@ var lifetimeCases = []Case{
 func manySessions(t *test) {
 	a, b := t.handleA(), t.handleB()
 	for _, n := range draw(t, "sessions of a handle", inBubbleOr(t, []int{2, 65, 257}, []int{65})...) {
-		all := make([]registry.Session, n)
-		key := func(i int) registry.Key { return registry.Key(fmt.Sprintf("d/~%04d", i)) }
-		t.unlessSlow(t.ttl/20, func() error {
-			for i := range all {
-				if all[i] != nil {
-					require.NoError(t, all[i].Close(t.ctx))
-				}
-				all[i] = t.openSession(a)
-				t.createOwned(a, key(i), all[i])
+		var all []registry.Session
+		closeAll := func() {
+			for _, s := range all {
+				require.NoError(t, s.Close(t.ctx))
 			}
-			t.sleep(all[0].TTL() + all[0].TTL()/4)
-			for i, s := range all {
-				if err := inState(s, registry.SessionConnected); err != nil {
+			all = nil
+		}
+		t.unlessSlow(t.ttl/20, func() error {
+			closeAll()
+			for i := range n {
+				s, err := a.OpenSession(t.ctx, registry.SessionOptions{TTL: t.ttl})
+				if err != nil {
+					return fmt.Errorf("%d of %d: %w", i+1, n, err)
+				}
+				all = append(all, s)
+				if _, err := a.Txn(t.ctx, registry.Txn{Then: []registry.Op{registry.CreateOwned(keyOfMany(i), nil, s.ID())}}); err != nil {
 					return fmt.Errorf("%d of %d: %w", i+1, n, err)
 				}
 			}
-			return nil
+			t.sleep(all[0].TTL() + all[0].TTL()/4)
+			return t.checkMany(b, all)
 		})
-		require.Len(t, t.listFresh(b, "d"), n, "keys of %d sessions", n)
-		for i, s := range all {
-			t.assertHolds(b, registry.Alive(s.ID()))
-			if i%3 == 0 {
-				require.NoError(t, s.Close(t.ctx))
-				t.assertAbsent(b, key(i))
-				t.assertHolds(b, registry.Dead(s.ID()))
-			}
-		}
-		require.Len(t, t.listFresh(b, "d"), n-(n+2)/3, "keys of the sessions that stay")
-		for i, s := range all {
-			if i%3 > 0 {
-				require.NoError(t, inState(s, registry.SessionConnected), "%d of %d", i+1, n)
-				require.NoError(t, s.Close(t.ctx))
-			}
-		}
+		closeAll()
 		require.Empty(t, t.listFresh(b, "d"))
 	}
+}
+
+func keyOfMany(i int) registry.Key { return registry.Key(fmt.Sprintf("d/~%04d", i)) }
+
+// checkMany closes every third of the sessions. It returns an error if another has ended, or one before its Close.
+func (t *test) checkMany(b registry.Registry, all []registry.Session) error {
+	n := len(all)
+	keys := func(want int) error {
+		if got := len(t.listFresh(b, "d")); got != want {
+			return fmt.Errorf("%d sessions have %d keys, not %d", n, got, want)
+		}
+		return nil
+	}
+	for i, s := range all {
+		if err := inState(s, registry.SessionConnected); err != nil {
+			return fmt.Errorf("%d of %d: %w", i+1, n, err)
+		}
+	}
+	if err := keys(n); err != nil {
+		return err
+	}
+	for i, s := range all {
+		if err := t.checkHolds(b, registry.Alive(s.ID())); err != nil {
+			return fmt.Errorf("%d of %d: %w", i+1, n, err)
+		}
+		if i%3 == 0 {
+			require.NoError(t, s.Close(t.ctx))
+			t.assertAbsent(b, keyOfMany(i))
+			t.assertHolds(b, registry.Dead(s.ID()))
+		}
+	}
+	for i, s := range all {
+		if i%3 > 0 {
+			if err := inState(s, registry.SessionConnected); err != nil {
+				return fmt.Errorf("%d of %d, after others were closed: %w", i+1, n, err)
+			}
+		}
+	}
+	return keys(n - (n+2)/3)
 }
 
 // lateAnswers ends sessions while answers to their renewals are under way.

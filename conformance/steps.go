@@ -40,8 +40,15 @@ func (t *test) createOwned(r registry.Registry, key registry.Key, s registry.Ses
 // assertHolds fails the case unless the conditions hold now.
 func (t *test) assertHolds(r registry.Registry, conds ...registry.Cond) {
 	t.Helper()
-	_, err := r.Txn(t.ctx, registry.Txn{If: conds})
-	require.NoError(t, err, "%v should hold", conds)
+	require.NoError(t, t.checkHolds(r, conds...))
+}
+
+// checkHolds returns an error unless the conditions hold now.
+func (t *test) checkHolds(r registry.Registry, conds ...registry.Cond) error {
+	if _, err := r.Txn(t.ctx, registry.Txn{If: conds}); err != nil {
+		return fmt.Errorf("%v should hold: %w", conds, err)
+	}
+	return nil
 }
 
 // assertConflict commits x and fails the case unless it conflicts at item index.
