@@ -170,6 +170,7 @@ func preparePostgres(ctx context.Context, dir string, port *freeport.Port, setti
 	}
 	command := func(program string, args ...string) *exec.Cmd {
 		cmd := exec.Command(filepath.Join(filepath.Dir(initdb), program), args...)
+		cmd.Dir = dir // it refuses to start where the working directory was deleted
 		cmd.Env = provision.Environment(root)
 		if os.Getuid() == 0 {
 			cmd.SysProcAttr = AsOtherUser() // PostgreSQL refuses root
