@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -156,6 +157,46 @@ func TestFailover(t *testing.T) {
 	}, patience, 20*time.Millisecond, "the session goes on")
 	_, err = c.Txn(t.Context(), registry.Txn{If: []registry.Cond{registry.Alive(session.ID())}})
 	assert.NoError(t, err)
+}
+
+// What docs/stores.md says of asynchronous replication: an acknowledged commit is lost, and numbers still grow.
+func TestFailover_WithoutTheLastCommits(t *testing.T) {
+	primary := startServer(t)
+	o := newRegistry(t, primary)
+	standby, err := primary.StartStandby()
+	require.NoError(t, err)
+	t.Cleanup(standby.Remove)
+	o.Endpoints = []string{standby.Addr(), primary.Addr()}
+	c := open(t, o)
+	kept := create(t, c, "d/kept")
+	require.Eventually(t, func() bool {
+		rows, err := standby.Query(t.Context(), database, "SELECT max(seq) FROM "+o.Schema+".log")
+		return err == nil && rows[0][0] == fmt.Sprint(kept)
+	}, patience, 20*time.Millisecond)
+	for _, statement := range []string{"ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()"} {
+		require.NoError(t, standby.Exec(t.Context(), database, statement))
+	}
+	require.Eventually(t, func() bool { // it has stopped to follow
+		rows, err := standby.Query(t.Context(), database, "SELECT count(*) FROM pg_stat_wal_receiver")
+		return err == nil && rows[0][0] == "0"
+	}, patience, 20*time.Millisecond)
+	next := watch(t, c, "d")
+	next()
+	lost := create(t, c, "d/lost")
+	require.Equal(t, registry.Key("d/lost"), next().Puts[0].Key)
+
+	primary.Kill()
+	require.NoError(t, standby.Exec(t.Context(), database, "SELECT pg_promote()"))
+	after := create(t, c, "d/after")
+	assert.Greater(t, after, lost, "no number is used again")
+	_, err = c.Get(t.Context(), "d/lost", registry.ReadOptions{Fresh: true})
+	require.ErrorIs(t, err, registry.ErrNotFound, "it was acknowledged")
+	e, err := c.Get(t.Context(), "d/kept", registry.ReadOptions{Fresh: true})
+	require.NoError(t, err)
+	assert.EqualValues(t, kept, e.Modified.Seq)
+	b := next()
+	require.Equal(t, registry.Snapshot, b.Kind)
+	assert.False(t, slices.ContainsFunc(b.Puts, func(e registry.Entry) bool { return e.Key == "d/lost" }), "watchers list what is left")
 }
 
 func TestPause_OfTheServer(t *testing.T) {
