@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	editSeeds  = flag.Int("simulate.edits", long.Pick(10, 100), "how many fleets with record edits to simulate; -simulate.first and -simulate.seed choose them")
+	editSeeds  = flag.Int("simulate.edits", long.Pick(5, 100), "how many fleets with record edits to simulate; -simulate.first and -simulate.seed choose them")
 	editKind   = flag.String("simulate.edit-kind", "", "the kind of all edited records, such as plan; all kinds if empty")
 	editChange = flag.String("simulate.edit-change", "", "the change of all of them, such as delete; all changes if empty")
 )

@@ -27,7 +27,7 @@ import (
 	"github.com/rota-dev/rota/registry"
 )
 
-var explained = flag.Uint64("simulate.explained", long.Pick[uint64](4, 60), "how many fleets to explain")
+var explained = flag.Uint64("simulate.explained", long.Pick[uint64](2, 60), "how many fleets to explain")
 
 // TestExplain_AgreesWithDecisions explains the fires of each shard before each commit of some fleets, and compares the answers with
 // the decisions of the shards' owners on the same records.

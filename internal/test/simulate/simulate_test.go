@@ -18,9 +18,9 @@ import (
 )
 
 var (
-	defines = flag.Int("simulate.defines", long.Pick(8, 100), "how many small fleets with defined jobs to simulate")
+	defines = flag.Int("simulate.defines", long.Pick(4, 100), "how many small fleets with defined jobs to simulate")
 	outages = flag.Bool("simulate.outages", long.Pick(false, true), "whether all processes of fleets with defined jobs crash at once")
-	seeds   = flag.Int("simulate.seeds", long.Pick(20, 200), "how many small fleets to simulate")
+	seeds   = flag.Int("simulate.seeds", long.Pick(10, 200), "how many small fleets to simulate")
 	first   = flag.Uint64("simulate.first", 1, "the first of them")
 	part    = flag.Float64("simulate.part", 1, "the part of its simulated time for which each small fleet runs")
 	seed    = flag.Uint64("simulate.seed", 0, "simulate only this seed; 0: all")
