@@ -47,7 +47,7 @@ func TestBudget_AWorkingDayIsFlat(t *testing.T) {
 	})
 }
 
-// use is what a fleet uses.
+// use has the amounts of a fleet at an instant, or the most of them.
 type use struct{ goroutines, records, bytes, heap int }
 
 func (u *use) raise(by use) {
