@@ -149,7 +149,7 @@ if $long; then go test -race -count=1 -timeout="$timeout" -p "$packages" "$@" "$
 go test -count=1 -timeout="$timeout" -p "$packages" "$@" "${without_race[@]}" || status=1
 go test -count=1 -timeout="$timeout" ./internal/test/fleet -run HostileRecords "$@" || status=1
 go test -race -count=1 -timeout="$timeout" ./internal/test/simulate -run 'Fleet|Stoppable' \
-	-simulate.seeds=3 -simulate.edits=1 -simulate.defines=1 -simulate.day=1h "$@" || status=1
+	-simulate.seeds=3 -simulate.edits=1 -simulate.defines=1 -simulate.day=2h "$@" || status=1
 
 # A build that ends a test at a call of user code under a mutex, and at mutexes that are locked in both orders.
 go test -count=1 -timeout=30m -tags rotacheck -skip 'TestStoreClock|TestStats_OfJobs|TestLog_Runs|TestExplain' "$@" \
