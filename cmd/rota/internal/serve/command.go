@@ -88,7 +88,7 @@ has a problem. As process 1 of a container, run also reaps orphaned processes.`,
 	f.StringToStringVar(&o.labels, "label", nil, "label of this instance, for run_on: NAME=VALUE, repeated")
 	f.DurationVar(&o.sessionTTL, "ttl", registry.DefaultSessionTTL, "time after which the shards of a silent instance move")
 	f.DurationVar(&o.restartGrace, "restart-grace", 0, "time for which the shards wait for this instance after a stop or crash; needs --instance")
-	f.DurationVar(&o.drainTimeout, "drain-timeout", 20*time.Second, "time that runs have to finish after SIGTERM; the end takes up to 16 s more")
+	f.DurationVar(&o.drainTimeout, "drain-timeout", 20*time.Second, "time that runs have to finish after SIGTERM; the end takes up to 9 s more")
 	f.DurationVar(&o.waitForStore, "wait-for-store", defaultWaitForStore, "`time` to wait at the start for a store that does not answer (0: none)")
 	f.StringVar(&o.listen, "listen", "", "address for /livez, /readyz and /metrics, such as :8080 (default: none)")
 	f.StringVar(&o.pprof, "pprof", "", "address for /debug/pprof/, such as 127.0.0.1:6060 (default: none)")

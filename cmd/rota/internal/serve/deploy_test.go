@@ -57,7 +57,7 @@ func longestShutdown(t *testing.T) time.Duration {
 		require.NoError(t, err)
 		total += time.Duration(max(n, 1)) * time.Second
 	}
-	assert.Equal(t, 29*time.Second, total, "docs/guide/shutdown.md has the parts, and those of history and notify beside")
+	assert.Equal(t, 29*time.Second, total, "the help of --drain-timeout has the 9 s")
 	return total + time.Second
 }
 
