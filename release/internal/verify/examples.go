@@ -83,13 +83,14 @@ func (v *verification) example(ctx context.Context, e example) error {
 	return v.run(ctx, dir, program, args...)
 }
 
-// copyExample copies the files of an example, and returns the names of the tests that it leaves out.
+// copyExample copies the files of an example, and returns the names of the tests that it leaves out. The copy imports its own packages
+// by its own path, and those of other examples from the release.
 func (v *verification) copyExample(e example, dir string) (without []string, err error) {
-	return v.copyFiles(filepath.Join(v.Tree, "examples", e.name), dir)
+	return v.copyFiles(e.name, filepath.Join(v.Tree, "examples", e.name), dir)
 }
 
-// copyFiles copies the files of a directory and of those below it.
-func (v *verification) copyFiles(from, dir string) (without []string, err error) {
+// copyFiles copies the files of a directory of an example, and of those below it.
+func (v *verification) copyFiles(name, from, dir string) (without []string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -99,7 +100,7 @@ func (v *verification) copyFiles(from, dir string) (without []string, err error)
 	}
 	for _, file := range files {
 		if file.IsDir() {
-			below, err := v.copyFiles(filepath.Join(from, file.Name()), filepath.Join(dir, file.Name()))
+			below, err := v.copyFiles(name, filepath.Join(from, file.Name()), filepath.Join(dir, file.Name()))
 			if err != nil {
 				return nil, err
 			}
@@ -115,7 +116,7 @@ func (v *verification) copyFiles(from, dir string) (without []string, err error)
 			continue
 		}
 		text = bytes.ReplaceAll(text, []byte(exampleStore), []byte(v.store))
-		text = bytes.ReplaceAll(text, []byte(v.Module+"/examples/"), []byte("example.org/"))
+		text = bytes.ReplaceAll(text, []byte(v.Module+"/examples/"+name), []byte("example.org/"+name))
 		if err := os.WriteFile(filepath.Join(dir, file.Name()), text, 0o644); err != nil {
 			return nil, err
 		}
