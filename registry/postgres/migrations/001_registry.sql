@@ -44,7 +44,7 @@ CREATE TABLE rota.state (
 ) WITH (fillfactor = 10);
 
 INSERT INTO rota.log (seq, dir, names) VALUES (1, '', '{}');
-INSERT INTO rota.state (lease, compacted, is_full) VALUES (0, 1, false);
+INSERT INTO rota.state (lease, compacted, started, is_full) VALUES (0, 1, pg_postmaster_start_time(), false);
 
 -- wall is the only use of the time of day. It is stored for people: no decision rests on it.
 CREATE FUNCTION rota.wall() RETURNS timestamptz LANGUAGE sql VOLATILE AS 'SELECT clock_timestamp()';
