@@ -31,3 +31,15 @@ func writeLicences(args []string) error {
 	}
 	return nil
 }
+
+// writeNotices writes the licences of what a binary links.
+func writeNotices(args []string) error {
+	if len(args) != 5 {
+		return errUsage
+	}
+	text, err := licences.Notices(args[0], args[1], args[2], args[3])
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(args[4], []byte(text), 0o644)
+}

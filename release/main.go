@@ -19,8 +19,9 @@ var steps = map[string]step{
 	"proxy":    {"TREE VERSION PROXY", fillProxy},
 	"verify":   {"TREE VERSION PROXY ETCD WORK", verifyRelease},
 	"licences": {"TREE write|check", writeLicences},
+	"notices":  {"BINARY ROOT GOMODCACHE GOROOT FILE", writeNotices},
 	"archive":  {"FILE TOP SECONDS BINARY TEXT...", packArchive},
-	"image":    {"FILE SECONDS VERSION COMMIT SOURCE ZONEINFO ARCH=BINARY...", packImage},
+	"image":    {"FILE SECONDS VERSION COMMIT SOURCE ZONEINFO ARCH=BINARY=COPYRIGHT...", packImage},
 	"deb":      {"FILE SECONDS ARCH VERSION BINARY UNIT COPYRIGHT SCRIPTS HOMEPAGE", packDeb},
 }
 

@@ -53,11 +53,18 @@ func packImage(args []string) error {
 	if err != nil {
 		return err
 	}
-	im := pack.Image{Binaries: map[string][]byte{}, ZoneInfo: zones, Version: args[2], Commit: args[3], Source: args[4], Time: at}
+	im := pack.Image{Binaries: map[string][]byte{}, Copyrights: map[string][]byte{}, ZoneInfo: zones, Version: args[2], Commit: args[3], Source: args[4], Time: at}
 	var architectures []string
 	for _, arg := range args[6:] {
-		arch, name, _ := strings.Cut(arg, "=")
-		if im.Binaries[arch], err = os.ReadFile(name); err != nil {
+		part := strings.Split(arg, "=")
+		if len(part) != 3 {
+			return errUsage
+		}
+		arch := part[0]
+		if im.Binaries[arch], err = os.ReadFile(part[1]); err != nil {
+			return err
+		}
+		if im.Copyrights[arch], err = os.ReadFile(part[2]); err != nil {
 			return err
 		}
 		architectures = append(architectures, arch)

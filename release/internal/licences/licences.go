@@ -106,20 +106,18 @@ func packages(dir string) (all []string, err error) {
 // read returns the licences of the module in dir, and an error if one is not allowed.
 func read(dir string, inPrograms bool) (string, error) {
 	var found []string
-	for _, pattern := range []string{"LICENSE*", "LICENCE*", "COPYING*", "License*", "UNLICENSE*"} {
-		names, err := filepath.Glob(filepath.Join(dir, pattern))
+	files, err := licenceFiles(dir)
+	if err != nil {
+		return "", err
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
 		if err != nil {
 			return "", err
 		}
-		for _, name := range names {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				return "", err
-			}
-			for _, match := range licensecheck.Scan(text).Match {
-				if !slices.Contains(found, match.ID) {
-					found = append(found, match.ID)
-				}
+		for _, match := range licensecheck.Scan(text).Match {
+			if !slices.Contains(found, match.ID) {
+				found = append(found, match.ID)
 			}
 		}
 	}
@@ -134,4 +132,16 @@ func read(dir string, inPrograms bool) (string, error) {
 		}
 	}
 	return licence, nil
+}
+
+// licenceFiles returns the files with licences in a directory.
+func licenceFiles(dir string) (files []string, err error) {
+	for _, pattern := range []string{"LICENSE*", "LICENCE*", "COPYING*", "License*", "UNLICENSE*"} {
+		names, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, names...)
+	}
+	return files, nil
 }

@@ -20,12 +20,13 @@ import (
 
 // Image describes a container image. It has what deploy/Dockerfile puts into one, and is made without a daemon.
 type Image struct {
-	Binaries map[string][]byte // by architecture
-	ZoneInfo []byte            // Go's zoneinfo.zip
-	Version  string
-	Commit   string
-	Source   string // address of the source
-	Time     time.Time
+	Binaries   map[string][]byte // by architecture
+	Copyrights map[string][]byte // of the binaries
+	ZoneInfo   []byte            // Go's zoneinfo.zip
+	Version    string
+	Commit     string
+	Source     string // address of the source
+	Time       time.Time
 }
 
 // WriteImage writes an OCI layout as a tar file: an index with an image for each architecture.
@@ -62,6 +63,7 @@ func buildImage(im Image, arch string) (v1.Image, error) {
 	files := []File{
 		{"etc/ssl/certs/ca-certificates.crt", certificates(), 0o644},
 		{"usr/share/rota/zoneinfo.zip", im.ZoneInfo, 0o644},
+		{"usr/share/doc/rota/copyright", im.Copyrights[arch], 0o644},
 		{"usr/local/bin/rota", im.Binaries[arch], 0o755},
 	}
 	var text bytes.Buffer
