@@ -11,7 +11,7 @@ import (
 )
 
 func TestNotices_AreThoseOfTheLinkedModules(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "release") // programs of tests do not tell what they link
+	binary := filepath.Join(t.TempDir(), "release") // the binary of a test has no list of its modules
 	out, err := exec.Command("go", "build", "-o", binary, "rota/release").CombinedOutput()
 	require.NoError(t, err, string(out))
 	env, err := exec.Command("go", "env", "GOMODCACHE", "GOROOT").Output()
